@@ -1,0 +1,1 @@
+"""Sans-I/O framings: bytes in, frames out."""
