@@ -1,0 +1,114 @@
+"""Which tool call a delta belongs to, whatever the server says or leaves out.
+
+The protocol: a call's first delta has index, id, type and name; later ones have the index and a piece of the
+arguments. Real servers send no index, no id, an empty or repeated one, one index for two calls, the name in every
+delta. A client's accumulator adds up whatever it is sent, so each of these breaks it in its own way.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+import msgspec
+
+_NO_ID = ("", "null", "None")
+
+
+@dataclass
+class Call:
+    """One tool call of a choice, as far as it has come."""
+
+    number: int
+    said_index: int | None
+    said_id: str | None
+    id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+    def has_whole_arguments(self) -> bool:
+        """Whether the arguments are a complete JSON document, so that more would belong to another call."""
+        if not self.pieces or self.pieces[-1].rstrip()[-1:] not in ("}", "]"):
+            return False
+        try:
+            msgspec.json.decode("".join(self.pieces))
+        except msgspec.DecodeError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a delta belongs. `name` is the piece of the name that is news to the client."""
+
+    call: Call
+    is_new: bool
+    name: str | None
+    arguments: str
+
+
+class ToolCalls:
+    """The calls of one choice, numbered in the order they began."""
+
+    def __init__(self) -> None:
+        self._calls: list[Call] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def fits(self, index: int | None, id_: str | None, name: str | None) -> bool:
+        """Whether a delta is just what the protocol wants here: the next call's start, or more of a known one."""
+        if id_ is None:
+            known = index is not None and 0 <= index < len(self._calls) and self._calls[index].said_index == index
+            return known and name is None and self._find(index, None, None) is self._calls[index or 0]
+        return index == len(self._calls) and id_ not in _NO_ID and bool(name) and self._find(index, id_, name) is None
+
+    def place(self, index: int | None, id_: str | None, name: str | None, arguments: str) -> Placed:
+        """Find the delta's call, or begin one."""
+        said_id = None if id_ is None or id_ in _NO_ID else id_
+        call = self._find(index, said_id, name)
+        is_new = call is None
+        if call is None:
+            number = len(self._calls)
+            call = Call(number, index, said_id, said_id or f"call_{uuid.uuid4().hex[:24]}", name or "")
+            self._calls.append(call)
+            news = name
+        else:
+            news = self._more_of_the_name(call, name)
+        if arguments:
+            call.pieces.append(arguments)
+        return Placed(call, is_new, news, arguments)
+
+    def _find(self, index: int | None, id_: str | None, name: str | None) -> Call | None:
+        if id_ is not None:
+            same = [call for call in self._calls if call.said_id == id_]
+            return same[-1] if same else None
+        if index is None:
+            last = self._calls[-1] if self._calls else None
+        else:
+            at_index = [call for call in self._calls if call.said_index == index]
+            last = at_index[-1] if at_index else self._unnumbered(index)
+        if last is not None and name and last.name and self._begins_another(last, name):
+            return None
+        return last
+
+    def _unnumbered(self, index: int) -> Call | None:
+        """The call that began without an index and turns out to have this number."""
+        if 0 <= index < len(self._calls) and self._calls[index].said_index is None:
+            return self._calls[index]
+        return None
+
+    @staticmethod
+    def _begins_another(call: Call, name: str) -> bool:
+        """A name again and no id: a new call, unless it is the same name over unfinished arguments."""
+        if not call.pieces:
+            return False
+        return name != call.name or call.has_whole_arguments()
+
+    @staticmethod
+    def _more_of_the_name(call: Call, name: str | None) -> str | None:
+        """A name that comes in pieces goes on; one that is repeated is no news."""
+        if not name or name == call.name or call.pieces:
+            return None
+        call.name += name
+        return name

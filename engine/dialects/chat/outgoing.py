@@ -1,0 +1,35 @@
+"""A prompt for a Chat Completions upstream: the client's own body, with as little changed as can be."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from engine.prompt import Prompt
+
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_TRUE = Raw(b"true")
+
+
+def upstream_body(prompt: Prompt, model: str, *, ask_usage: bool) -> bytes:
+    """The request body to send up.
+
+    The upstream is always asked to stream, also for a client that wants the answer whole: only a stream shows that
+    an answer is being made, and only a stream can be cancelled before it is finished. Usage is asked for where the
+    client wants it, where a whole answer must have it, or where the operator counts it (`ask_usage`).
+    """
+    ask_usage = ask_usage or prompt.wants_usage or not prompt.wants_stream
+    if prompt.wants_stream and model == prompt.model and prompt.wants_usage == ask_usage:
+        return prompt.body
+    fields = _fields.decode(prompt.body)
+    fields["model"] = Raw(msgspec.json.encode(model))
+    fields["stream"] = _TRUE
+    if ask_usage:
+        fields["stream_options"] = _with_usage(fields.get("stream_options"))
+    return msgspec.json.encode(fields)
+
+
+def _with_usage(options: Raw | None) -> Raw:
+    said = _fields.decode(options) if options is not None and options != b"null" else {}
+    said["include_usage"] = _TRUE
+    return Raw(msgspec.json.encode(said))

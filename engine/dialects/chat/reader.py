@@ -1,0 +1,290 @@
+"""An upstream's Chat Completions stream, as bursts: read, observed, mended where needed, and ended exactly once.
+
+A chunk in good form passes as the bytes it came in. Three things are held back until the end is certain, because
+servers send them too early, twice or not at all: each choice's finish reason, the usage, and the end mark.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import msgspec
+
+from engine.dialects.chat import faults
+from engine.dialects.chat.chunks import Chunk, Delta, decode_chunk, decode_object, encode, report, report_any
+from engine.dialects.chat.repair import BROKEN_OFF, ChoiceState, finish_reason, mend_delta, say_call
+from engine.errors import Fault, Kind
+from engine.events import (
+    Burst,
+    Completed,
+    End,
+    Event,
+    Failed,
+    Finished,
+    Frame,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+)
+from engine.framing.sse import DEFAULT_LIMIT, EventTooLarge, ServerSentEvent, SseParser
+
+NOT_A_CHUNK = Fault(Kind.UPSTREAM_PROTOCOL, "The upstream sent an event that is not a chat completion chunk.")
+_MOST_CHOICES = 128
+"""OpenAI's limit of `n`; a bound on what a stream can make the gateway remember."""
+
+
+class StreamReader:
+    """Feed it the body as it comes. After a burst with an end it says nothing more."""
+
+    def __init__(
+        self, *, think_tags: bool = False, keep_running_usage: bool = False, limit: int = DEFAULT_LIMIT
+    ) -> None:
+        self._sse = SseParser(limit)
+        self._think_tags = think_tags
+        self._keep_running_usage = keep_running_usage
+        self._choices: dict[int, ChoiceState] = {}
+        self._usage: Frame | None = None
+        self._last_seen: bytes | None = None
+        self._frames: list[Frame] = []
+        self._end: End | None = None
+
+    def feed(self, data: bytes) -> Burst:
+        """All that one read brought."""
+        try:
+            events = self._sse.feed(data)
+        except EventTooLarge as error:
+            return self._ended_with(Fault(Kind.UPSTREAM_PROTOCOL, f"The upstream's stream broke a limit: {error}."))
+        for event in events:
+            if self._end is not None:
+                break
+            self._take(event)
+        return self._burst()
+
+    def close(self) -> Burst:
+        """The body ended, properly or not. Without an end in the burst, the answer is truncated.
+
+        A finish reason is an end mark too: what is lost after it is at most the usage.
+        """
+        for event in self._sse.close():
+            if self._end is None and (event.data.strip() == b"[DONE]" or _is_json(event.data)):
+                self._take(event)
+        if self._end is None and any(state.last_chunk is not None for state in self._choices.values()):
+            self._complete()
+        return self._burst()
+
+    def _burst(self) -> Burst:
+        frames, self._frames = tuple(self._frames), []
+        return Burst(frames, self._end)
+
+    def _ended_with(self, fault: Fault) -> Burst:
+        if self._end is None:
+            self._end = Failed(fault)
+        return self._burst()
+
+    def _take(self, event: ServerSentEvent) -> None:
+        data = event.data
+        try:
+            chunk = decode_chunk(data)
+        except msgspec.DecodeError:
+            self._take_irregular(event)
+            return
+        if len(chunk.choices) != 1 or chunk.usage is not None or chunk.error is not None or event.name is not None:
+            self._take_mixed(event, chunk)
+            return
+        choice = chunk.choices[0]
+        state = self._choices.get(choice.index) or self._new_choice(choice.index)
+        if choice.finish_reason is not None or (state.tags is not None and not state.tags.done):
+            self._take_irregular(event)
+            return
+        events = _regular_events(choice.delta, state)
+        if events is None:
+            self._take_irregular(event)
+            return
+        self._last_seen = data
+        self._frames.append(Frame(data if b"\n" not in data else _one_line(data), events))
+
+    def _take_mixed(self, event: ServerSentEvent, chunk: Chunk) -> None:
+        """A usage chunk in good form is held as it is; anything else is looked at as a dict."""
+        alone = not chunk.choices and chunk.usage is not None and chunk.error is None and event.name is None
+        if alone:
+            assert chunk.usage is not None
+            self._usage = Frame(_one_line(event.data), (report(chunk.usage),))
+        else:
+            self._take_irregular(event)
+
+    def _take_irregular(self, event: ServerSentEvent) -> None:
+        if event.data.strip() == b"[DONE]":
+            self._complete()
+            return
+        try:
+            chunk = decode_object(event.data)
+        except ValueError:
+            self._end = Failed(NOT_A_CHUNK)
+            return
+        fault = faults.read_error_event(chunk)
+        if fault is None and event.name == b"error":
+            fault = Fault(Kind.UPSTREAM_FAILED, "The upstream reported an error without saying which.")
+        if fault is not None:
+            self._end = Failed(fault)
+            return
+        self._take_chunk(chunk)
+
+    def _take_chunk(self, chunk: dict[str, Any]) -> None:
+        choices = chunk.get("choices")
+        self._hold_usage(chunk, bool(choices))
+        if not isinstance(choices, list) or not choices:
+            if choices == [] and chunk.keys() - _ENVELOPE:
+                self._frames.append(Frame(encode(chunk)))  # says something of its own (Azure's prompt filter)
+            return
+        self._last_seen = encode({**chunk, "choices": []})
+        for choice in choices:
+            if isinstance(choice, dict) and self._end is None:
+                self._take_choice(chunk, choice)
+
+    def _hold_usage(self, chunk: dict[str, Any], has_choices: bool) -> None:
+        """The last usage wins; it gets a chunk of its own at the end, as the protocol has it."""
+        usage = chunk.get("usage")
+        if usage:
+            held = {**chunk, "choices": []} if not has_choices else {**_envelope(chunk), "choices": [], "usage": usage}
+            self._usage = Frame(encode(held), (report_any(usage),))
+        if usage and (not has_choices or not self._keep_running_usage):
+            del chunk["usage"]
+
+    def _take_choice(self, chunk: dict[str, Any], choice: dict[str, Any]) -> None:
+        index = choice.get("index")
+        number = index if isinstance(index, int) else 0
+        state = self._choices.get(number) or self._new_choice(number)
+        if self._end is not None:
+            return
+        said = choice.get("delta") if choice.get("delta") is not None else choice.get("message")
+        delta, events = mend_delta(said, state)
+        mended = {**choice, "index": number, "delta": delta}
+        mended.pop("message", None)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self._hold_finish(chunk, mended, events, state, reason)
+        elif events or not _is_empty(mended):
+            self._frames.append(Frame(encode({**chunk, "choices": [mended]}), tuple(events)))
+
+    def _hold_finish(
+        self,
+        chunk: dict[str, Any],
+        choice: dict[str, Any],
+        events: list[Event],
+        state: ChoiceState,
+        said: str,
+    ) -> None:
+        if said.lower() in BROKEN_OFF:
+            self._end = Failed(Fault(Kind.UPSTREAM_TRUNCATED, f"The upstream broke off the answer ({said})."))
+            return
+        state.reason, state.said_reason = finish_reason(said), said
+        if events:
+            unfinished = {**choice, "finish_reason": None}
+            self._frames.append(Frame(encode({**chunk, "choices": [unfinished]}), tuple(events)))
+            choice = {"index": state.index, "delta": {}, "finish_reason": said}
+        state.last_chunk = {**chunk, "choices": [choice]}
+
+    def _complete(self) -> None:
+        """Let go of what was held: each choice's finish, then the usage."""
+        if not self._choices:
+            self._new_choice(0)
+        for state in self._choices.values():
+            self._flush_tags(state)
+            reason = state.final_reason()
+            chunk = state.last_chunk or self._blank(state.index)
+            assert isinstance(chunk, dict)
+            chunk["choices"][0]["finish_reason"] = str(reason)
+            said = state.said_reason if state.said_reason != reason else None
+            self._frames.append(Frame(encode(chunk), (Finished(state.index, reason, said),)))
+        if self._usage is not None:
+            self._frames.append(self._usage)
+        self._end = Completed()
+
+    def _flush_tags(self, state: ChoiceState) -> None:
+        reasoning, text = state.tags.flush() if state.tags is not None else ("", "")
+        if reasoning or text:
+            delta, events = mend_delta({"reasoning_content": reasoning} if reasoning else {}, state)
+            if text:
+                delta["content"] = text
+                events.append(TextDelta(state.index, text))
+            chunk = self._blank(state.index)
+            chunk["choices"][0]["delta"] = delta
+            self._frames.append(Frame(encode(chunk), tuple(events)))
+
+    def _blank(self, index: int) -> dict[str, Any]:
+        """A chunk of our own in the stream's envelope."""
+        seen = _envelope(decode_object(self._last_seen)) if self._last_seen is not None else {}
+        own = {
+            "id": f"chatcmpl-{uuid.uuid4().hex[:24]}",
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": "",
+        }
+        return {**own, **seen, "choices": [{"index": index, "delta": {}, "finish_reason": None}]}
+
+    def _new_choice(self, index: int) -> ChoiceState:
+        if len(self._choices) >= _MOST_CHOICES:
+            self._end = Failed(NOT_A_CHUNK)
+        state = ChoiceState(index, think_tags=self._think_tags)
+        if self._end is None:
+            self._choices[index] = state
+        return state
+
+
+_ENVELOPE = {"id", "object", "created", "model", "system_fingerprint", "service_tier", "choices", "usage"}
+
+
+def _envelope(chunk: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in chunk.items() if key in _ENVELOPE and key not in ("choices", "usage")}
+
+
+def _is_empty(choice: dict[str, Any]) -> bool:
+    """Whether a mended choice has nothing left to say."""
+    return not choice["delta"] and not (choice.keys() - {"index", "delta", "finish_reason", "logprobs"})
+
+
+def _regular_events(delta: Delta, state: ChoiceState) -> tuple[Event, ...] | None:
+    """What a delta in good form says; None if something in it must be mended."""
+    if delta.tool_calls is not None:
+        return _regular_calls(delta, state)
+    text, reasoning = delta.content, delta.reasoning_content or delta.reasoning
+    if text:
+        event: Event = TextDelta(state.index, text)
+        return (ReasoningDelta(state.index, reasoning), event) if reasoning else (event,)
+    if reasoning:
+        return (ReasoningDelta(state.index, reasoning),)
+    if delta.refusal:
+        return (RefusalDelta(state.index, delta.refusal),)
+    if delta.function_call is not msgspec.UNSET or delta.audio is not msgspec.UNSET:
+        return None
+    return ()
+
+
+def _regular_calls(delta: Delta, state: ChoiceState) -> tuple[Event, ...] | None:
+    """One call's delta as the protocol has it, or None. Nothing is placed unless it is certain that it fits."""
+    calls = delta.tool_calls
+    if calls is None or len(calls) != 1 or delta.content or delta.reasoning_content or delta.refusal:
+        return None
+    piece = calls[0]
+    function = piece.function
+    if function is None or function.arguments is None or not state.calls.fits(piece.index, piece.id, function.name):
+        return None
+    if piece.id is not None and piece.type != "function":
+        return None
+    placed = state.calls.place(piece.index, piece.id, function.name, function.arguments)
+    return tuple(say_call(state.index, placed))
+
+
+def _one_line(data: bytes) -> bytes:
+    """JSON that came on several `data` lines: a line feed between its tokens is as good as a blank."""
+    return data.replace(b"\n", b" ")
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        decode_object(data)
+    except ValueError:
+        return False
+    return True
