@@ -1,0 +1,168 @@
+"""The data plane: what each path does, for whom, and within which limits. It holds everything that turns share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import msgspec
+
+from engine.answers import StreamAnswer, WholeAnswer
+from engine.dialects import chat
+from engine.errors import Fault, Kind, TurnError
+from engine.turn import Turn
+from engine.wire.http1_server import Request
+from engine.wire.response import Rendered, Response
+from server.auth import ANYBODY, Doorman, Tenant, hash_key
+from server.config import Config
+from server.exchange import Exchange, Route
+from server.journal import Journal
+from server.limits import TurnLimits
+from server.models import ModelTable
+from server.upstreams import open_upstreams
+
+log = logging.getLogger(__name__)
+
+TURN_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"))
+"""What a client asks a model through; also where a route is still missing, a refusal is in the journal."""
+
+
+class Gateway:
+    """Serves exchanges (`engine.wire.http1_server.Handler`). One for a process; it starts no task."""
+
+    def __init__(self, config: Config, environment: Mapping[str, str], journal: Journal) -> None:
+        tenants = _tenants(config, environment)
+        self.config = config
+        self.journal = journal
+        self.is_draining = False
+        self._doorman = Doorman(tenants)
+        self._limits = TurnLimits(
+            config.limits.turns,
+            config.limits.turns_per_tenant,
+            {tenant.name: tenant.turns for tenant in tenants if tenant.turns is not None},
+        )
+        self._openers = open_upstreams(config, environment)
+        self._models = ModelTable(config.models, self._openers)
+        self._turns: set[Turn] = set()
+        self._routes: dict[str, dict[bytes, Route]] = {
+            "/v1/chat/completions": {b"POST": self._chat},
+            "/v1/models": {b"GET": self._list_models},
+            "/": {b"GET": self._health},
+            "/health": {b"GET": self._health},
+            "/livez": {b"GET": self._health},
+            "/readyz": {b"GET": self._ready},
+        }
+
+    @property
+    def turns(self) -> int:
+        """Turns under way."""
+        return len(self._turns)
+
+    def begin(self, request: Request | None) -> Exchange:
+        return Exchange(self, request)
+
+    def is_turn(self, request: Request) -> bool:
+        """Whether a request is one that the journal keeps."""
+        return request.method == b"POST" and request.path in TURN_PATHS
+
+    def admit(self, request: Request) -> tuple[Route, str]:
+        """The route and the tenant, by the head alone. Raises TurnError."""
+        path = request.path
+        tenant = self._doorman.tenant_of(request.headers) if path.startswith("/v1") else ANYBODY
+        methods = self._routes.get(path)
+        if methods is None:
+            raise TurnError(Fault(Kind.NOT_FOUND, f"There is nothing at {_shown(path)}."))
+        route = methods.get(b"GET" if request.method == b"HEAD" else request.method)
+        if route is None:
+            allowed = b", ".join(methods)
+            message = f"{_shown(path)} takes {allowed.decode()}."
+            raise TurnError(Fault(Kind.METHOD_NOT_ALLOWED, message, headers=((b"allow", allowed),)))
+        coding = request.headers.get(b"content-encoding", b"identity").lower()
+        if coding != b"identity":
+            raise TurnError(Fault(Kind.UNSUPPORTED_MEDIA, "Send the request body without a content encoding."))
+        return route, tenant
+
+    def stop_turns(self, fault: Fault) -> None:
+        """End every turn with `fault`, each as soon as its client can be told."""
+        for turn in list(self._turns):
+            turn.stop(fault)
+
+    def expire_connections(self) -> None:
+        """Close upstream connections that nobody has used for a while."""
+        for opener in self._openers.values():
+            if opener.pool is not None:
+                opener.pool.expire()
+
+    def close(self) -> None:
+        """Close what is kept between turns."""
+        for opener in self._openers.values():
+            if opener.pool is not None:
+                opener.pool.close()
+
+    def log_bug(self, request_id: str, bug: Exception) -> None:
+        log.error("a turn failed by a fault of the gateway's own (%s)", request_id, exc_info=bug)
+
+    async def _chat(self, exchange: Exchange, request: Request, response: Response) -> None:
+        prompt = chat.parse(bytes(request.body))
+        record = exchange.record
+        record.model, record.stream = prompt.model, prompt.wants_stream
+        route = self._models.route(prompt, request.headers)
+        record.upstream = route.tried
+        deadlines, keep_alive = self.config.deadlines, self.config.streaming.keep_alive
+        answer: StreamAnswer | WholeAnswer
+        if prompt.wants_stream:
+            answer = StreamAnswer(response, chat.StreamWriter(prompt), exchange.headers)
+        else:
+            answer, keep_alive = WholeAnswer(response, chat.WholeWriter(prompt), exchange.headers), 0.0
+        exchange.seen = answer.seen
+        turn = Turn(keep_alive=keep_alive, total=deadlines.total)
+        try:
+            with self._limits.lease(exchange.tenant), self._under_way(turn):
+                await turn.run(route, answer)
+        finally:
+            record.bursts = turn.bursts
+
+    @contextmanager
+    def _under_way(self, turn: Turn) -> Iterator[None]:
+        self._turns.add(turn)
+        try:
+            yield
+        finally:
+            self._turns.discard(turn)
+
+    async def _list_models(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
+        await _send_json(exchange, response, 200, {"object": "list", "data": await self._models.listing()})
+
+    async def _health(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
+        """Alive: the loop turns. It stays true while draining, so that nobody kills a drain."""
+        await _send_json(exchange, response, 200, {"status": "draining" if self.is_draining else "ok"})
+
+    async def _ready(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
+        """Ready for new turns: what a load balancer asks."""
+        if self.is_draining:
+            await _send_json(exchange, response, 503, {"status": "draining", "turns": self.turns})
+        else:
+            await _send_json(exchange, response, 200, {"status": "ready", "turns": self.turns})
+
+
+async def _send_json(exchange: Exchange, response: Response, status: int, value: object) -> None:
+    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *exchange.headers]
+    await response.send_whole(Rendered(status, headers, msgspec.json.encode(value)))
+
+
+def _tenants(config: Config, environment: Mapping[str, str]) -> list[Tenant]:
+    return [
+        Tenant(entry.name, tuple(_hash(key, environment) for key in entry.keys), entry.turns)
+        for entry in config.tenants
+    ]
+
+
+def _hash(key: str, environment: Mapping[str, str]) -> bytes:
+    scheme, _, value = key.partition(":")
+    return bytes.fromhex(value) if scheme == "sha256" else hash_key(environment[value])
+
+
+def _shown(path: str) -> str:
+    """A path that can be shown to the one who sent it."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in path[:128])

@@ -1,0 +1,76 @@
+"""The gateway's process: everything that lives as long as it does, in one nursery."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+
+import trio
+
+from engine.wire.http1_server import Limits
+from engine.wire.pool import IDLE_SECONDS
+from server.config import Config
+from server.gateway import Gateway
+from server.journal import Journal
+from server.listen import Listener, open_sockets, watch_signals
+
+STDOUT = 1
+LAST_RECORDS = 0.25
+"""Seconds for the journal's last lines; a reader that does not take them by then does not get them."""
+
+
+def say(line: str) -> None:
+    """What the operator is told outside the log: where the gateway listens."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 — a command's own output
+
+
+async def serve(config: Config, environment: Mapping[str, str]) -> None:
+    """Run until a signal has drained it. Raises OSError if it cannot listen."""
+    journal = Journal(STDOUT)
+    gateway = Gateway(config, environment, journal)
+    limits = Limits(
+        config.limits.head_bytes,
+        config.limits.body_bytes,
+        config.limits.pipelined_bytes,
+        config.limits.requests_per_connection,
+        config.limits.idle_connection_seconds,
+    )
+    listener = Listener(gateway, limits, config.deadlines, connections=config.limits.connections)
+    sockets = await open_sockets(config.server.host, config.server.port, "tidegate", say)
+    try:
+        async with trio.open_nursery() as process:
+            process.start_soon(journal.run)
+            process.start_soon(_expire_connections, gateway)
+            process.start_soon(watch_signals, lambda: _begin_drain(process, listener, gateway), listener.cancel)
+            await listener.serve(sockets)
+            process.cancel_scope.cancel(reason="served")
+    finally:
+        gateway.close()
+        with trio.move_on_after(LAST_RECORDS, shield=True):
+            await trio.to_thread.run_sync(journal.flush, abandon_on_cancel=True)
+
+
+def _begin_drain(process: trio.Nursery, listener: Listener, gateway: Gateway) -> None:
+    gateway.is_draining = True
+    process.start_soon(listener.drain, gateway.stop_turns)
+
+
+async def _expire_connections(gateway: Gateway) -> None:
+    while True:
+        await trio.sleep(IDLE_SECONDS / 2)
+        gateway.expire_connections()
+
+
+def run(config: Config) -> int:
+    """Serve; the process's exit status."""
+    logging.basicConfig(
+        stream=sys.stderr, level=config.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        trio.run(serve, config, os.environ)
+    except OSError as error:
+        say(f"tidegate: cannot listen on {config.server.host} port {config.server.port}: {error.strerror}")
+        return 1
+    return 0
