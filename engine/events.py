@@ -106,6 +106,8 @@ class Frame(Struct, frozen=True, gc=False):
     data: bytes
     events: tuple[Event, ...] = ()
     name: bytes | None = None
+    wire: bytes | None = None
+    """The bytes as they came, where they can go out as they are. They may be several pieces that `data` says as one."""
 
 
 class Completed(Struct, frozen=True, gc=False):

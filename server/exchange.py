@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,7 @@ def _request_id(request: Request | None) -> str:
     given = request.headers.get(b"x-request-id") if request is not None else None
     if given is not None and _CLIENTS_OWN_ID.fullmatch(given):
         return given.decode()
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{os.urandom(16).hex()}"
 
 
 def _milliseconds(seconds: float) -> float:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
+import trio
 
 from engine.answers import StreamAnswer, WholeAnswer
 from engine.dialects import chat
 from engine.errors import Fault, Kind, TurnError
 from engine.turn import Turn
-from engine.wire.http1_server import Request
+from engine.wire.http1_server import Request, gone
 from engine.wire.response import Rendered, Response
 from server.auth import ANYBODY, Doorman, Tenant, hash_key
 from server.config import Config
@@ -117,6 +118,7 @@ class Gateway:
             answer, keep_alive = WholeAnswer(response, chat.WholeWriter(prompt), exchange.headers), 0.0
         exchange.seen = answer.seen
         turn = Turn(keep_alive=keep_alive, total=deadlines.total)
+        response.when_client_leaves = lambda kind: turn.leave(gone(kind))
         try:
             with self._limits.lease(exchange.tenant), self._under_way(turn):
                 await turn.run(route, answer)
@@ -132,7 +134,10 @@ class Gateway:
             self._turns.discard(turn)
 
     async def _list_models(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
-        await _send_json(exchange, response, 200, {"object": "list", "data": await self._models.listing()})
+        with trio.CancelScope() as asking:
+            response.when_client_leaves = lambda _: asking.cancel(reason="the client left")
+            models = await self._models.listing()
+            await _send_json(exchange, response, 200, {"object": "list", "data": models})
 
     async def _health(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
         """Alive: the loop turns. It stays true while draining, so that nobody kills a drain."""

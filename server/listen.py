@@ -21,6 +21,8 @@ from engine.wire.transport import SocketTransport
 
 log = logging.getLogger(__name__)
 
+SWEEP = 1.0
+"""Seconds between looks for idle connections: how exact their limit is."""
 LAST_SECOND = 0.5
 """Seconds, after the grace, for the last error events to be written; with the exit itself that stays below one."""
 SHUTTING_DOWN = Fault(Kind.SHUTTING_DOWN, "The gateway is shutting down; the answer is not complete.", retry_after="1")
@@ -29,10 +31,13 @@ SHUTTING_DOWN = Fault(Kind.SHUTTING_DOWN, "The gateway is shutting down; the ans
 class Listener:
     """A data plane on its sockets. `drain` may be called from anywhere in the same loop."""
 
-    def __init__(self, handler: Handler, limits: Limits, deadlines: Deadlines, *, connections: int) -> None:
+    def __init__(
+        self, handler: Handler, limits: Limits, deadlines: Deadlines, *, connections: int, idle_seconds: float = 75.0
+    ) -> None:
         self._handler = handler
         self._limits = limits
         self._deadlines = deadlines
+        self._idle_seconds = seconds(idle_seconds)
         self._room = trio.Semaphore(connections)
         self._connections: set[ServerConnection] = set()
         self._accepting = trio.CancelScope()
@@ -47,6 +52,7 @@ class Listener:
                 with self._accepting:
                     try:
                         async with trio.open_nursery() as accepting:
+                            accepting.start_soon(self._close_idle)
                             for each in sockets:
                                 accepting.start_soon(accept_forever, each, self._starter(connections))
                     finally:
@@ -72,6 +78,16 @@ class Listener:
         """End all at once."""
         self._accepting.cancel(reason="cancelled")
         self._serving.cancel(reason="cancelled")
+
+    async def _close_idle(self) -> None:
+        """Close connections that have long had no request. One sweep a second for all of them: a deadline of its own
+        would cost each request as much as reading it does."""
+        while True:
+            await trio.sleep(SWEEP)
+            oldest = trio.current_time() - self._idle_seconds
+            for connection in list(self._connections):
+                if connection.idle_since is not None and connection.idle_since < oldest:
+                    connection.finish()
 
     async def _until_empty(self) -> None:
         while self._connections:

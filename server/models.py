@@ -13,7 +13,7 @@ import trio
 from engine.errors import Kind, TurnError, client_error
 from engine.prompt import Prompt
 from engine.upstreams.routing import Choice, FirstThatAnswers
-from engine.wire.http1 import Headers, render_head
+from engine.wire.http1 import Headers, passed_on, render_head
 from engine.wire.http1_client import BadResponse, ConnectionLost
 from server.config import ModelConfig
 from server.upstreams import Fields, Http, Opener
@@ -43,8 +43,8 @@ class ModelTable:
     def _choice(self, route: tuple[str, str | None], prompt: Prompt, headers: Headers) -> Choice:
         name, alias = route
         opener = self._openers[name]
-        passed_on = [(field, headers[field]) for field in opener.pass_headers if field in headers]
-        return Choice(name, lambda: opener.open(prompt, alias or prompt.model, passed_on))
+        fields = passed_on(headers, opener.pass_headers)
+        return Choice(name, lambda: opener.open(prompt, alias or prompt.model, fields))
 
     async def listing(self) -> list[dict[str, Any]]:
         """All names: the configured ones, and for each pattern those that its first upstream lists."""

@@ -58,6 +58,11 @@ class SseParser:
         self._count_held(len(data), events, len(rest), bool(lines))
         return events
 
+    @property
+    def is_between_events(self) -> bool:
+        """Whether the next byte begins a new event."""
+        return not (self._partial_line or self._data or self._name or self._after_cr or self._before_first_byte)
+
     def close(self) -> list[ServerSentEvent]:
         """The event that the end of the stream cut short, if it has data."""
         events: list[ServerSentEvent] = []

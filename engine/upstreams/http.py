@@ -18,7 +18,7 @@ from engine.errors import Fault, Kind, TurnError
 from engine.events import Burst, Failed
 from engine.prompt import Prompt
 from engine.turn import TRUNCATED
-from engine.wire.http1 import clean_value, render_head
+from engine.wire.http1 import END_OF_HEAD, clean_value, render_head
 from engine.wire.http1_client import BadResponse, ClientConnection, ConnectionLost, ResponseHead
 from engine.wire.pool import Lease, Pool
 
@@ -68,20 +68,20 @@ class HttpUpstream:
         self.pool = pool
         self.dialect = dialect
         self.deadlines = deadlines
-        self._first_line = b"POST " + base_path + dialect.path + b" HTTP/1.1"
-        self._headers = [
+        fields = [
             (b"host", host),
             (b"content-type", b"application/json"),
             (b"accept", b"text/event-stream, application/json"),
             (b"accept-encoding", b"identity"),  # a compressed stream comes late, in lumps
             *headers,
         ]
+        self._head = render_head(b"POST " + base_path + dialect.path + b" HTTP/1.1", fields)[: -len(END_OF_HEAD)]
 
     def open(self, prompt: Prompt, model: str, passed_on: list[tuple[bytes, bytes]]) -> HttpCall:
         """One answer of `model`, as an async context manager over bursts. `passed_on`: header fields of the client."""
         body = self.dialect.body(prompt, model)
-        fields = [*self._headers, *((name, clean_value(value)) for name, value in passed_on)]
-        head = render_head(self._first_line, [*fields, (b"content-length", str(len(body)).encode())])
+        fields = [b"\r\n%b: %b" % (name, clean_value(value)) for name, value in passed_on]
+        head = b"".join((self._head, *fields, b"\r\ncontent-length: %d" % len(body), END_OF_HEAD))
         return HttpCall(self, prompt, head, body)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 Headers = dict[bytes, bytes]
 """Lower-case names; fields that came several times are joined by a comma and a blank (RFC 9110, 5.3)."""
 
+END_OF_HEAD = b"\r\n\r\n"
+
 HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -28,10 +30,11 @@ def add_header(headers: Headers, name: bytes, value: bytes) -> None:
     headers[name] = headers[name] + b", " + value if name in headers else value
 
 
-def end_to_end(headers: Mapping[bytes, bytes]) -> Iterable[tuple[bytes, bytes]]:
-    """The fields that may be passed on: not the hop's own, and not those that `Connection` names as such."""
+def passed_on(headers: Headers, names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+    """Those of the named fields that are there and may go further: not the hop's own, and not those that `Connection`
+    names as such."""
     named = {token.strip().lower() for token in headers.get(b"connection", b"").split(b",")}
-    return ((name, value) for name, value in headers.items() if name not in HOP_BY_HOP and name not in named)
+    return [(name, headers[name]) for name in names if name in headers and name not in HOP_BY_HOP and name not in named]
 
 
 def has_token(headers: Mapping[bytes, bytes], name: bytes, token: bytes) -> bool:

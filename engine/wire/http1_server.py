@@ -14,12 +14,13 @@ import httptools
 import trio
 from msgspec import Struct
 
-from engine.deadlines import Deadline, Deadlines, seconds
+from engine.deadlines import OFF, Deadline, Deadlines, seconds
 from engine.errors import Fault, Kind, TurnError
 from engine.wire.http1 import Headers, add_header, has_token
 from engine.wire.response import Rendered, Response
 from engine.wire.transport import Transport, TransportBroken
 
+FOREVER = seconds(OFF)
 LINGER = 2.0
 """Seconds to go on reading after a refusal: the client then reads it before a reset can destroy it (RFC 9112, 9.6)."""
 DISCARDED_BODY = 64 * 1024
@@ -33,7 +34,6 @@ class Limits(Struct, frozen=True):
     body_bytes: int = 32 * 1024 * 1024
     pipelined_bytes: int = 64 * 1024
     requests_per_connection: int = 1000
-    idle_connection_seconds: float = 75.0
 
 
 class Request:
@@ -47,6 +47,7 @@ class Request:
         "is_too_large",
         "keep_alive",
         "method",
+        "path",
         "target",
         "version",
     )
@@ -54,6 +55,8 @@ class Request:
     def __init__(self, method: bytes, target: bytes, version: str, headers: Headers, *, keep_alive: bool) -> None:
         self.method = method
         self.target = target
+        self.path = target.partition(b"?")[0].decode("ascii", "replace")
+        """Without the query, as sent; bytes that are not ASCII appear as U+FFFD."""
         self.version = version
         self.headers = headers
         self.keep_alive = keep_alive
@@ -61,11 +64,6 @@ class Request:
         self.discard = False
         self.is_complete = False
         self.is_too_large = False
-
-    @property
-    def path(self) -> str:
-        """The path without the query, as sent; bytes that are not ASCII appear as U+FFFD."""
-        return self.target.partition(b"?")[0].decode("ascii", "replace")
 
     @property
     def expects_continue(self) -> bool:
@@ -84,7 +82,10 @@ class Exchange(Protocol):
     """What the head alone is refused for, before the body is read."""
 
     async def respond(self, request: Request, response: Response) -> None:
-        """Answer a whole request. Cancelled when the client leaves. Raises TurnError for a refusal."""
+        """Answer a whole request. Raises TurnError for a refusal, or when the client is gone.
+
+        What takes time must set `response.when_client_leaves` to what ends it.
+        """
 
     def render(self, fault: Fault) -> Rendered:
         """A fault as a whole response, in the words of the client's dialect."""
@@ -112,9 +113,10 @@ class ServerConnection:
         self._news = trio.Event()
         self._served = 0
         self._at_eof = False
+        self.idle_since: float | None = None
+        """Since when the connection waits for a request, on trio's clock: the listener closes those that wait long."""
         self._lingering = False
         self._is_closing = False
-        self._client_here: trio.CancelScope | None = None
         self._response: Response | None = None
         self.loss: Kind | None = None
         """Why the client is gone, once it is."""
@@ -140,7 +142,7 @@ class ServerConnection:
     def lose_client(self, kind: Kind) -> NoReturn:
         """The writing side found the client gone or stalled: nothing more can be said on this connection."""
         self.loss = self.loss or kind
-        raise _gone(kind)
+        raise gone(kind)
 
     def allows_another(self, request: Request) -> bool:
         """Whether the connection may stay open after this request's answer."""
@@ -176,10 +178,11 @@ class ServerConnection:
         self._news.set()
 
     def _leave(self, kind: Kind) -> None:
-        is_answered = self._response is not None and self._response.is_finished
-        if self._client_here is not None and not is_answered:
+        response = self._response
+        if response is not None and not response.is_finished:
             self.loss = self.loss or kind
-            self._client_here.cancel(reason=str(kind))
+            if response.when_client_leaves is not None:
+                response.when_client_leaves(kind)
 
     # The serving task
 
@@ -194,18 +197,16 @@ class ServerConnection:
                 return
 
     async def _next_request(self) -> Request | None:
-        """The next request whose head is whole; None when the client, or its patience with us, is at an end."""
-        idle_due = trio.current_time() + seconds(self._limits.idle_connection_seconds)
+        """The next request whose head is whole; None when there will be none."""
+        self.idle_since = trio.current_time()
         while (request := self._reading.next_request()) is None:
             if self._at_eof or (self._is_closing and not self._reading.has_begun):
                 return None
             began = self._reading.began_at
-            due = idle_due if began is None else began + seconds(self.deadlines.head)
+            due = began + seconds(self.deadlines.head) if began is not None else FOREVER
             if not await self._hear(due):
-                if began is None and not self._reading.has_begun:
-                    return None
-                if began is not None:
-                    raise _late(Deadline.HEAD, "the request's head", self.deadlines.head)
+                raise _late(Deadline.HEAD, "the request's head", self.deadlines.head)
+        self.idle_since = None
         return request
 
     async def _whole_body(self, request: Request) -> None:
@@ -215,7 +216,7 @@ class ServerConnection:
             if request.is_too_large and not request.discard:
                 raise _too_large(self._limits.body_bytes)
             if self._at_eof:
-                raise _gone(Kind.CLIENT_LEFT)
+                raise gone(Kind.CLIENT_LEFT)
             if not await self._hear(due):
                 raise _late(Deadline.BODY, "the request's body", self.deadlines.body)
         if request.is_too_large and not request.discard:
@@ -225,6 +226,9 @@ class ServerConnection:
         """Wait for the reading task to have something new; False when `due` came first."""
         if self._news.is_set():
             self._news = trio.Event()
+        if due == FOREVER:
+            await self._news.wait()
+            return True
         with trio.CancelScope(deadline=due) as patience:
             await self._news.wait()
         return not patience.cancelled_caught
@@ -256,11 +260,7 @@ class ServerConnection:
         if request.expects_continue and not request.is_complete and not request.body:
             await Response(self, request).send_continue()
         await self._whole_body(request)
-        try:
-            with trio.CancelScope() as self._client_here:
-                await exchange.respond(request, response)
-        finally:
-            self._client_here = None
+        await exchange.respond(request, response)
 
     async def _refuse_head(self, fault: Fault) -> None:
         exchange, response = self._handler.begin(None), Response(self, None)
@@ -295,7 +295,8 @@ class ServerConnection:
 _GONE = (Kind.CLIENT_LEFT, Kind.CLIENT_STALLED, Kind.CLIENT_OVERRAN)
 
 
-def _gone(kind: Kind) -> TurnError:
+def gone(kind: Kind) -> TurnError:
+    """What ends a turn whose client is gone."""
     return TurnError(Fault(kind, "The client is gone."))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -45,6 +46,8 @@ class Response:
         self.keeps_alive = False
         self.bytes_sent = 0
         self.status: int | None = None
+        self.when_client_leaves: Callable[[Kind], None] | None = None
+        """Called at most once, when the reading side finds the client gone before the answer is finished."""
         self.first_byte_at: float | None = None
         """When the first byte went out, on trio's clock."""
 

@@ -4,6 +4,7 @@ left to repair.py. Fields that are not named here are not looked at, and so pass
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -66,6 +67,8 @@ class Chunk(Struct, gc=False):
     object: str | None = None
 
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
 decode_chunk = msgspec.json.Decoder(Chunk).decode
 encode = msgspec.json.encode
 
@@ -75,8 +78,8 @@ def decode_object(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        text = json.loads(data.decode("utf-8", "replace"))
-        value = json.loads(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+        text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
+        value = json.loads(_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text))
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
     if not isinstance(value, dict):

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from engine.dialects.chat import faults
-from engine.dialects.chat.chunks import Chunk, Delta, decode_chunk, decode_object, encode, report, report_any
+from engine.dialects.chat.chunks import Choice, Chunk, Delta, decode_chunk, decode_object, encode, report, report_any
 from engine.dialects.chat.repair import BROKEN_OFF, ChoiceState, finish_reason, mend_delta, say_call
+from engine.dialects.chat.run import RunLearner
 from engine.errors import Fault, Kind
 from engine.events import (
     Burst,
@@ -23,6 +24,7 @@ from engine.events import (
     Event,
     Failed,
     Finished,
+    FinishReason,
     Frame,
     ReasoningDelta,
     RefusalDelta,
@@ -30,6 +32,8 @@ from engine.events import (
 )
 from engine.framing.sse import DEFAULT_LIMIT, EventTooLarge, ServerSentEvent, SseParser
 
+DONE = b"[DONE]"
+KNOWN_REASONS = frozenset(map(str, FinishReason))
 NOT_A_CHUNK = Fault(Kind.UPSTREAM_PROTOCOL, "The upstream sent an event that is not a chat completion chunk.")
 _MOST_CHOICES = 128
 """OpenAI's limit of `n`; a bound on what a stream can make the gateway remember."""
@@ -47,11 +51,19 @@ class StreamReader:
         self._choices: dict[int, ChoiceState] = {}
         self._usage: Frame | None = None
         self._last_seen: bytes | None = None
+        self._runs = RunLearner()
         self._frames: list[Frame] = []
         self._end: End | None = None
 
     def feed(self, data: bytes) -> Burst:
         """All that one read brought."""
+        if self._runs.run is not None and self._end is None and self._sse.is_between_events:
+            taken = self._runs.take(data)
+            if taken is not None:
+                self._frames.append(taken[0])
+                data = data[taken[1] :]
+                if not data:
+                    return self._burst()
         try:
             events = self._sse.feed(data)
         except EventTooLarge as error:
@@ -68,7 +80,7 @@ class StreamReader:
         A finish reason is an end mark too: what is lost after it is at most the usage.
         """
         for event in self._sse.close():
-            if self._end is None and (event.data.strip() == b"[DONE]" or _is_json(event.data)):
+            if self._end is None and (event.data.strip() == DONE or _is_json(event.data)):
                 self._take(event)
         if self._end is None and any(state.last_chunk is not None for state in self._choices.values()):
             self._complete()
@@ -85,6 +97,9 @@ class StreamReader:
 
     def _take(self, event: ServerSentEvent) -> None:
         data = event.data
+        if data == DONE:
+            self._complete()
+            return
         try:
             chunk = decode_chunk(data)
         except msgspec.DecodeError:
@@ -95,15 +110,27 @@ class StreamReader:
             return
         choice = chunk.choices[0]
         state = self._choices.get(choice.index) or self._new_choice(choice.index)
-        if choice.finish_reason is not None or (state.tags is not None and not state.tags.done):
-            self._take_irregular(event)
-            return
-        events = _regular_events(choice.delta, state)
-        if events is None:
+        events = None
+        if state.tags is None or state.tags.done:
+            events = _regular_events(choice.delta, state)
+        if events is None or (choice.finish_reason is not None and not self._hold_regular(data, choice, events, state)):
             self._take_irregular(event)
             return
         self._last_seen = data
-        self._frames.append(Frame(data if b"\n" not in data else _one_line(data), events))
+        if choice.finish_reason is not None:
+            return
+        self._frames.append(Frame(_one_line(data), events))
+        if len(events) == 1 and isinstance(events[0], TextDelta | ReasoningDelta):
+            self._runs.learn(data, events[0])
+
+    @staticmethod
+    def _hold_regular(data: bytes, choice: Choice, events: tuple[Event, ...], state: ChoiceState) -> bool:
+        """Hold a chunk that says nothing but why its choice ended, in the protocol's own word; False if it is not."""
+        if events or choice.delta.tool_calls is not None or choice.finish_reason not in KNOWN_REASONS:
+            return False
+        state.reason = state.said_reason = FinishReason(choice.finish_reason)
+        state.last_chunk = _one_line(data)
+        return True
 
     def _take_mixed(self, event: ServerSentEvent, chunk: Chunk) -> None:
         """A usage chunk in good form is held as it is; anything else is looked at as a dict."""
@@ -115,7 +142,7 @@ class StreamReader:
             self._take_irregular(event)
 
     def _take_irregular(self, event: ServerSentEvent) -> None:
-        if event.data.strip() == b"[DONE]":
+        if event.data.strip() == DONE:
             self._complete()
             return
         try:
@@ -138,7 +165,7 @@ class StreamReader:
             if choices == [] and chunk.keys() - _ENVELOPE:
                 self._frames.append(Frame(encode(chunk)))  # says something of its own (Azure's prompt filter)
             return
-        self._last_seen = encode({**chunk, "choices": []})
+        self._last_seen = encode({**chunk, "choices": []}) if self._last_seen is None else self._last_seen
         for choice in choices:
             if isinstance(choice, dict) and self._end is None:
                 self._take_choice(chunk, choice)
@@ -193,14 +220,21 @@ class StreamReader:
         for state in self._choices.values():
             self._flush_tags(state)
             reason = state.final_reason()
-            chunk = state.last_chunk or self._blank(state.index)
-            assert isinstance(chunk, dict)
-            chunk["choices"][0]["finish_reason"] = str(reason)
             said = state.said_reason if state.said_reason != reason else None
-            self._frames.append(Frame(encode(chunk), (Finished(state.index, reason, said),)))
+            self._frames.append(Frame(self._last_chunk(state, reason), (Finished(state.index, reason, said),)))
         if self._usage is not None:
             self._frames.append(self._usage)
         self._end = Completed()
+
+    def _last_chunk(self, state: ChoiceState, reason: FinishReason) -> bytes:
+        held = state.last_chunk
+        if isinstance(held, bytes):
+            if state.said_reason == reason:
+                return held
+            held = decode_object(held)
+        chunk = held or self._blank(state.index)
+        chunk["choices"][0]["finish_reason"] = str(reason)
+        return encode(chunk)
 
     def _flush_tags(self, state: ChoiceState) -> None:
         reasoning, text = state.tags.flush() if state.tags is not None else ("", "")
@@ -279,7 +313,7 @@ def _regular_calls(delta: Delta, state: ChoiceState) -> tuple[Event, ...] | None
 
 def _one_line(data: bytes) -> bytes:
     """JSON that came on several `data` lines: a line feed between its tokens is as good as a blank."""
-    return data.replace(b"\n", b" ")
+    return data.replace(b"\n", b" ") if b"\n" in data else data
 
 
 def _is_json(data: bytes) -> bool:

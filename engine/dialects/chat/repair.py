@@ -34,7 +34,8 @@ class ChoiceState:
         self.has_function_call = False
         self.tags = ThinkTags() if think_tags else None
         self.last_chunk: Json | bytes | None = None
-        """The chunk that carries the finish reason, held until it is certain that nothing follows it."""
+        """The chunk that carries the finish reason, held until it is certain that nothing follows it: as the bytes it
+        came in, where it is in good form."""
         self.reason: FinishReason | None = None
         self.said_reason: str | None = None
 

@@ -28,7 +28,7 @@ class StreamWriter:
 
     def encode(self, burst: Burst) -> bytes:
         """All of a burst, for one write."""
-        pieces = [sse.encode(frame.data, frame.name) for frame in burst.frames if self._wants(frame)]
+        pieces = [frame.wire or sse.encode(frame.data, frame.name) for frame in burst.frames if self._wants(frame)]
         match burst.end:
             case None:
                 pass

@@ -1,0 +1,82 @@
+"""A run: text chunks that differ in nothing but their text, recognised by their bytes.
+
+Servers write every text chunk of an answer alike: the same envelope around one JSON string. Once a chunk has been
+decoded and found well formed, the next ones need not be: bytes equal to its own around a valid JSON string are equal
+in meaning. A whole read is then split in one call, which is most of the difference between 6 µs a chunk and 0.3.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.events import Frame, ReasoningDelta, TextDelta
+
+_decode_text = msgspec.json.Decoder(str).decode
+_KEYS = {TextDelta: (b"content",), ReasoningDelta: (b"reasoning_content", b"reasoning")}
+_UNUSED = 8
+"""Forms learned in a row without a use, after which learning stops: such a server varies more than the text."""
+
+
+class TextRun:
+    """The form of the last text chunk, and how to find more of the same."""
+
+    def __init__(self, head: bytes, tail: bytes, delta: type[TextDelta] | type[ReasoningDelta], choice: int) -> None:
+        self._head = head
+        self._tail = tail
+        self._delta = delta
+        self._choice = choice
+        self._start = b"data: " + head
+        self._stop = tail + b"\n\n"
+        self._between = self._stop + self._start
+
+    def take(self, data: bytes) -> tuple[Frame, int] | None:
+        """The run that `data` begins with, as one frame, and its length in bytes; None if there is none.
+
+        The frame's `data` is one chunk with all of the run's text, its `wire` the bytes as they came.
+        """
+        if not data.startswith(self._start):
+            return None
+        end = data.rfind(self._stop, len(self._start))
+        if end < 0:
+            return None
+        texts = data[len(self._start) : end].split(self._between)
+        try:
+            if len(texts) > 1:  # each must be valid by itself: a comma completes no escape and no character
+                _decode_text(b'"' + b",".join(texts) + b'"')
+            joined = b"".join(texts)
+            text = _decode_text(b'"' + joined + b'"')
+        except msgspec.DecodeError:
+            return None
+        length = end + len(self._stop)
+        events = (self._delta(self._choice, text),) if text else ()
+        wire = data[:length] if length < len(data) else data
+        return Frame(self._head + joined + self._tail, events, None, wire), length
+
+
+class RunLearner:
+    """Keeps the form that is worth looking for."""
+
+    def __init__(self) -> None:
+        self.run: TextRun | None = None
+        self._unused = 0
+
+    def take(self, data: bytes) -> tuple[Frame, int] | None:
+        taken = self.run.take(data) if self.run is not None else None
+        if taken is not None:
+            self._unused = 0
+        return taken
+
+    def learn(self, data: bytes, event: TextDelta | ReasoningDelta) -> None:
+        """Take the form of a chunk that was decoded to this one event, if its text stands in it plainly and once."""
+        if self._unused >= _UNUSED:
+            return
+        text = event.text.encode()
+        for key in _KEYS[type(event)]:
+            if data.count(b'"' + key + b'"') != 1:
+                continue
+            for opening in (b'"' + key + b'":"', b'"' + key + b'": "'):
+                start = data.find(opening) + len(opening)
+                if start >= len(opening) and data[start : start + len(text) + 1] == text + b'"':
+                    self.run = TextRun(data[:start], data[start + len(text) :], type(event), event.choice)
+                    self._unused += 1
+                    return
