@@ -18,10 +18,18 @@ Bytes = Annotated[int, Meta(ge=1, description="bytes")]
 Seconds = Annotated[float, Meta(ge=0, description="seconds; 0 switches it off")]
 Count = Annotated[int, Meta(ge=1)]
 Port = Annotated[int, Meta(ge=0, le=65535, description="0 takes any free port")]
-EnvName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", description="name of an environment variable")]
-Url = Annotated[
-    str, Meta(pattern="^(https?://[^/?#@ ]+(/[^?# ]*)?|simulated://)$", description="base URL, with /v1 if it has one")
-]
+URL_PATTERN = "^(https?://[^/?#@ ]+(/[^?# ]*)?|simulated://)$"
+ENV_PATTERN = "^[A-Za-z_][A-Za-z0-9_]*$"
+KEY_PATTERN = "^(sha256:[0-9a-f]{64}|env:[A-Za-z_][A-Za-z0-9_]*)$"
+PATTERNS = {
+    URL_PATTERN: "a base URL: http://HOST[:PORT]/PATH, https://… or simulated://, without user, query or fragment",
+    ENV_PATTERN: "the name of an environment variable",
+    KEY_PATTERN: "sha256:HEX of a key (`tidegate key` makes one), or env:VARIABLE",
+}
+"""What each pattern means, for whoever did not match it."""
+
+EnvName = Annotated[str, Meta(pattern=ENV_PATTERN, description="name of an environment variable")]
+Url = Annotated[str, Meta(pattern=URL_PATTERN, description="base URL, with /v1 if it has one")]
 
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +44,7 @@ class AuthConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
-    keys: list[Annotated[str, Meta(pattern="^(sha256:[0-9a-f]{64}|env:[A-Za-z_][A-Za-z0-9_]*)$")]]
+    keys: list[Annotated[str, Meta(pattern=KEY_PATTERN)]]
     """`sha256:HEX` of a key, or `env:NAME` of a variable that holds the key itself."""
     turns: Count | None = None
     """Concurrent turns of this tenant; without it, limits.turns_per_tenant."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from server.config import Config, ModelConfig, UpstreamConfig
+from server.config import PATTERNS, Config, ModelConfig, UpstreamConfig
 from server.lines import line_of
 
 Tree = dict[str, Any]
@@ -94,8 +94,11 @@ def _convert(tree: Tree, text: str, path: Path | None, sets: list[str]) -> Confi
         place = _indexed(match["place"] or "", tree)
         if field := _FIELD.search(match["what"]):
             place = f"{place}.{field['field']}".lstrip(".")
+        what = next(
+            (f"is not {words}" for pattern, words in PATTERNS.items() if pattern in match["what"]), match["what"]
+        )
         by_option = "".join(f" (by --set {setting})" for setting in sets if setting.partition("=")[0] == place)
-        raise ConfigError(_say(path, text, place, match["what"] + by_option)) from None
+        raise ConfigError(_say(path, text, place, what + by_option)) from None
 
 
 def _indexed(place: str, tree: Tree) -> str:
