@@ -45,7 +45,7 @@ class Deadlines(Struct, frozen=True, forbid_unknown_fields=True):
     drain: float = 30.0
     """One write to the client, renewed by progress. Late: the client. Applied by wire/http1_server.py."""
     grace: float = 20.0
-    """From the signal to stop to the end of the last turn. Applied by server/listen.py."""
+    """From the signal to stop to the end of the last turn; here 0 means none. Applied by server/listen.py."""
 
 
 def seconds(deadline: float) -> float:

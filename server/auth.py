@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from engine.errors import Kind, TurnError, client_error
+from engine.errors import Fault, Kind, TurnError
 
 ANYBODY = "anybody"
 """The tenant of an open gateway."""
@@ -67,4 +67,4 @@ def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def _refused(message: str) -> TurnError:
-    return client_error(Kind.UNAUTHENTICATED, message)
+    return TurnError(Fault(Kind.UNAUTHENTICATED, message, headers=((b"www-authenticate", b"Bearer"),)))

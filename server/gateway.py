@@ -105,10 +105,12 @@ class Gateway:
         log.error("a turn failed by a fault of the gateway's own (%s)", request_id, exc_info=bug)
 
     async def _chat(self, exchange: Exchange, request: Request, response: Response) -> None:
-        prompt = chat.parse(bytes(request.body))
+        body = bytes(request.body)
+        request.body.clear()  # the prompt has it now; a turn holds its request once
+        prompt = chat.parse(body)
         record = exchange.record
         record.model, record.stream = prompt.model, prompt.wants_stream
-        route = self._models.route(prompt, request.headers)
+        route = self._models.route(prompt, request.headers, exchange.id)
         record.upstream = route.tried
         deadlines, keep_alive = self.config.deadlines, self.config.streaming.keep_alive
         answer: StreamAnswer | WholeAnswer

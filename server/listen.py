@@ -65,7 +65,7 @@ class Listener:
         self._accepting.cancel(reason="draining")
         for connection in list(self._connections):
             connection.finish()
-        with trio.move_on_after(seconds(self._deadlines.grace)):
+        with trio.move_on_after(self._deadlines.grace):  # no grace means none, not for ever
             await self._until_empty()
             return
         stop_turns(SHUTTING_DOWN)
@@ -112,6 +112,8 @@ class Listener:
             connection.finish()
         try:
             await connection.run()
+        except Exception:
+            log.exception("a connection failed by a fault of the gateway's own")
         finally:
             self._room.release()
             self._connections.discard(connection)

@@ -32,18 +32,21 @@ class ModelTable:
         self._models = models
         self._openers = openers
 
-    def route(self, prompt: Prompt, headers: Headers) -> FirstThatAnswers:
+    def route(self, prompt: Prompt, headers: Headers, request_id: str) -> FirstThatAnswers:
         """The upstreams for a prompt, in order. Raises TurnError (unknown_model)."""
+        identity = (b"x-request-id", request_id.encode())
         for model in self._models:
             if model.name == prompt.model or (model.is_pattern and fnmatchcase(prompt.model, model.name)):
-                return FirstThatAnswers([self._choice(route, prompt, headers) for route in _routes(model)])
+                return FirstThatAnswers([self._choice(route, prompt, headers, identity) for route in _routes(model)])
         message = f"The model `{_printable(prompt.model)}` does not exist here; GET /v1/models lists those that do."
         raise client_error(Kind.UNKNOWN_MODEL, message, "model")
 
-    def _choice(self, route: tuple[str, str | None], prompt: Prompt, headers: Headers) -> Choice:
+    def _choice(
+        self, route: tuple[str, str | None], prompt: Prompt, headers: Headers, identity: tuple[bytes, bytes]
+    ) -> Choice:
         name, alias = route
         opener = self._openers[name]
-        fields = passed_on(headers, opener.pass_headers)
+        fields = [*passed_on(headers, opener.pass_headers), identity]
         return Choice(name, lambda: opener.open(prompt, alias or prompt.model, fields))
 
     async def listing(self) -> list[dict[str, Any]]:

@@ -241,7 +241,9 @@ class HttpCall:
 
 
 def _is_stream(head: ResponseHead, data: bytes) -> bool:
-    """By its content type; by its first bytes where that says nothing (some servers leave it out)."""
+    """By its first bytes where they are JSON, whatever the head says; else by its content type, if it has one."""
+    if data.lstrip()[:1] == b"{":
+        return False
     kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind == b"text/event-stream":
         return True

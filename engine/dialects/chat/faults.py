@@ -93,7 +93,7 @@ def _fault(status: int, said: dict[str, Any]) -> Fault:
 
 
 def _kind(status: int) -> Kind:
-    if status in (401, 403):
+    if status == 401:
         return Kind.UPSTREAM_CREDENTIALS
     if status == 429:
         return Kind.UPSTREAM_RATE_LIMIT
