@@ -6,7 +6,7 @@ A `Fault` is a value (it can be an event of a stream); a `TurnError` is the exce
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -112,9 +112,11 @@ class Fault(Struct, frozen=True):
     kind: Kind
     message: str
     param: str | None = None
-    code: str | int | None = None
+    code: str | None = None
     type: str | None = None
     status_said: int | None = None
+    more: dict[str, Any] = {}
+    """Further members of an upstream's error object (`n_ctx`, …), passed on where the dialect is the same."""
     retry_after: str | None = None
     """The value of a Retry-After header (RFC 9110, 10.2.3), passed on as it was given."""
     headers: tuple[tuple[bytes, bytes], ...] = ()

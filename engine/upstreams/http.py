@@ -105,10 +105,10 @@ class HttpCall:
             with trio.move_on_after(seconds(self._deadlines.first_event)) as patience:
                 await self._begin()
         except BaseException:
-            await self._lease.__aexit__(None, None, None)
+            self._lease.give_back()
             raise
         if patience.cancelled_caught:
-            await self._lease.__aexit__(None, None, None)
+            self._lease.give_back()
             raise _late(Deadline.FIRST_EVENT, self._deadlines.first_event)
         return self
 
@@ -117,9 +117,9 @@ class HttpCall:
     ) -> None:
         try:
             if kind is None and self._has_ended:
-                await self._read_tail()
+                await self._read_tail()  # noqa: ASYNC102 — only after a regular end; a cancel just ends it
         finally:
-            await self._lease.__aexit__(kind, error, trace)
+            self._lease.give_back()
 
     async def receive(self) -> Burst | None:
         """The next burst (see `engine.turn.BurstSource`)."""

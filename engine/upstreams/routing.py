@@ -48,7 +48,7 @@ class FirstThatAnswers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._call is not None:
-            await self._call.__aexit__(kind, error, trace)
+            await self._call.__aexit__(kind, error, trace)  # noqa: ASYNC102 — as the call itself does it
 
     async def receive(self) -> Burst | None:
         assert self._source is not None

@@ -140,6 +140,10 @@ class Lease:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Return the connection. Idempotent; never waits, so that it may be done while being cancelled."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._pool.release(connection)

@@ -19,6 +19,7 @@ def error_body(fault: Fault) -> bytes:
     """The error object, as a response body or as the data of a stream's last event."""
     row = fault.row
     error = {
+        **fault.more,
         "message": fault.message,
         "type": fault.type or row.openai_type,
         "param": fault.param,
@@ -86,10 +87,14 @@ def _fault(status: int, said: dict[str, Any]) -> Fault:
         kind,
         text,
         param=param if isinstance(param, str) else None,
-        code=code if isinstance(code, str | int) and not isinstance(code, bool) else None,
+        code=str(code) if isinstance(code, str | int) and not isinstance(code, bool) else None,
         type=type_ if isinstance(type_, str) else None,
         status_said=status,
+        more={key: value for key, value in said.items() if key not in _OWN},
     )
+
+
+_OWN = frozenset(("message", "type", "param", "code", "object", "detail", "error"))
 
 
 def _kind(status: int) -> Kind:
