@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, assert_never
 
-from engine.errors import Fault, TurnError
+from engine.errors import Fault, Kind, TurnError
 from engine.events import Burst, Completed, Failed, Finished, UsageReported
 from engine.wire.response import Rendered, Response
 
@@ -38,6 +38,11 @@ class WholeWriter(Protocol):
     def add(self, burst: Burst) -> None: ...
 
     def result(self) -> bytes: ...
+
+
+MOST_WHOLE_BYTES = 64 * 1024 * 1024
+"""Bytes of an answer for a client that wants it whole: it is all held, so an endless one must end somewhere."""
+TOO_LONG = Fault(Kind.UPSTREAM_PROTOCOL, f"The answer is longer than {MOST_WHOLE_BYTES} bytes: ask for it as a stream.")
 
 
 class Seen:
@@ -96,11 +101,15 @@ class WholeAnswer:
         self._response = response
         self._writer = writer
         self._headers = [(b"content-type", writer.content_type), *headers]
+        self._held = 0
         self.seen = Seen()
 
     async def deliver(self, burst: Burst) -> None:
         """See `engine.turn.Answer`. A failure is raised, for a status of its own: half a document is none."""
         self.seen.look_at(burst)
+        self._held += sum(len(frame.data) for frame in burst.frames)
+        if self._held > MOST_WHOLE_BYTES:
+            raise TurnError(TOO_LONG)
         match burst.end:
             case None:
                 self._writer.add(burst)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from engine.wire.encoding import BadCoding, Inflater
 from engine.wire.http1 import Headers, add_header
-from engine.wire.transport import Transport, TransportBroken
+from engine.wire.transport import READ_SIZE, Transport, TransportBroken
 
 MOST_HEAD_BYTES = 256 * 1024
 """Bytes of a response's head; a bound against a broken upstream, well above any real one."""
@@ -62,13 +62,20 @@ class ClientConnection:
         self._is_clean = False
         self._reading = _ResponseReader()
         self._inflater = None
-        rest = memoryview(head + body)
         try:
-            rest = rest[self.transport.try_send(rest) :]
-            while rest:
-                rest = rest[await self.transport.send_some(rest) :]
+            if len(body) <= READ_SIZE:
+                await self._send_all(head + body)
+            else:  # a large body is not copied to save a system call
+                await self._send_all(head)
+                await self._send_all(body)
         except TransportBroken:
             raise ConnectionLost(was_untouched=True) from None
+
+    async def _send_all(self, data: bytes) -> None:
+        rest = memoryview(data)
+        rest = rest[self.transport.try_send(rest) :]
+        while rest:
+            rest = rest[await self.transport.send_some(rest) :]
 
     async def receive_head(self) -> ResponseHead:
         """The final response's head. Raises ConnectionLost, BadResponse."""

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+MOST_CALLS = 1024
+"""Calls of one choice: a bound on what a stream can make the gateway remember, far above any real answer."""
+MOST_ARGUMENTS = 1024 * 1024
+"""Characters of one call's arguments that are kept to tell whether they are complete; longer ones are not judged."""
 _NO_ID = ("", "null", "None")
+
+
+class TooManyCalls(ValueError):
+    """A stream begins more tool calls than are kept track of."""
 
 
 @dataclass
@@ -25,6 +33,14 @@ class Call:
     id: str
     name: str
     pieces: list[str] = field(default_factory=list)
+    length: int = 0
+
+    def take(self, arguments: str) -> None:
+        self.length += len(arguments)
+        if self.length > MOST_ARGUMENTS:
+            self.pieces.clear()
+        elif arguments:
+            self.pieces.append(arguments)
 
     def has_whole_arguments(self) -> bool:
         """Whether the arguments are a complete JSON document, so that more would belong to another call."""
@@ -64,19 +80,20 @@ class ToolCalls:
         return index == len(self._calls) and id_ not in _NO_ID and bool(name) and self._find(index, id_, name) is None
 
     def place(self, index: int | None, id_: str | None, name: str | None, arguments: str) -> Placed:
-        """Find the delta's call, or begin one."""
+        """Find the delta's call, or begin one. Raises TooManyCalls."""
         said_id = None if id_ is None or id_ in _NO_ID else id_
         call = self._find(index, said_id, name)
         is_new = call is None
         if call is None:
             number = len(self._calls)
+            if number >= MOST_CALLS:
+                raise TooManyCalls(f"more than {MOST_CALLS} tool calls in one answer")
             call = Call(number, index, said_id, said_id or f"call_{uuid.uuid4().hex[:24]}", name or "")
             self._calls.append(call)
             news = name
         else:
             news = self._more_of_the_name(call, name)
-        if arguments:
-            call.pieces.append(arguments)
+        call.take(arguments)
         return Placed(call, is_new, news, arguments)
 
     def _find(self, index: int | None, id_: str | None, name: str | None) -> Call | None:
@@ -101,14 +118,14 @@ class ToolCalls:
     @staticmethod
     def _begins_another(call: Call, name: str) -> bool:
         """A name again and no id: a new call, unless it is the same name over unfinished arguments."""
-        if not call.pieces:
+        if not call.length:
             return False
         return name != call.name or call.has_whole_arguments()
 
     @staticmethod
     def _more_of_the_name(call: Call, name: str | None) -> str | None:
         """A name that comes in pieces goes on; one that is repeated is no news."""
-        if not name or name == call.name or call.pieces:
+        if not name or name == call.name or call.length:
             return None
         call.name += name
         return name

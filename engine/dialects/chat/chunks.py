@@ -40,6 +40,11 @@ class Delta(Struct, gc=False):
     function_call: Raw | UnsetType = UNSET
     audio: Raw | UnsetType = UNSET
 
+    def is_empty(self) -> bool:
+        """Whether it says nothing (a role alone is nothing)."""
+        said = self.content or self.reasoning_content or self.reasoning or self.refusal
+        return not said and self.tool_calls is None and self.function_call is UNSET and self.audio is UNSET
+
 
 class Choice(Struct, gc=False):
     delta: Delta

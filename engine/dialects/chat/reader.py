@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from engine.dialects.chat import faults
+from engine.dialects.chat.calls import MOST_CALLS
 from engine.dialects.chat.chunks import Choice, Chunk, Delta, decode_chunk, decode_object, encode, report, report_any
 from engine.dialects.chat.repair import BROKEN_OFF, ChoiceState, finish_reason, mend_delta, say_call
 from engine.dialects.chat.run import RunLearner
@@ -110,24 +111,27 @@ class StreamReader:
             return
         choice = chunk.choices[0]
         state = self._choices.get(choice.index) or self._new_choice(choice.index)
+        if choice.finish_reason is not None:
+            if not self._hold_regular(data, choice, state):
+                self._take_irregular(event)
+            return
         events = None
-        if state.tags is None or state.tags.done:
+        if (state.tags is None or state.tags.done) and len(state.calls) < MOST_CALLS:
             events = _regular_events(choice.delta, state)
-        if events is None or (choice.finish_reason is not None and not self._hold_regular(data, choice, events, state)):
+        if events is None:
             self._take_irregular(event)
             return
         self._last_seen = data
-        if choice.finish_reason is not None:
-            return
         self._frames.append(Frame(_one_line(data), events))
         if len(events) == 1 and isinstance(events[0], TextDelta | ReasoningDelta):
             self._runs.learn(data, events[0])
 
-    @staticmethod
-    def _hold_regular(data: bytes, choice: Choice, events: tuple[Event, ...], state: ChoiceState) -> bool:
+    def _hold_regular(self, data: bytes, choice: Choice, state: ChoiceState) -> bool:
         """Hold a chunk that says nothing but why its choice ended, in the protocol's own word; False if it is not."""
-        if events or choice.delta.tool_calls is not None or choice.finish_reason not in KNOWN_REASONS:
+        is_plain = state.tags is None or state.tags.done
+        if not is_plain or not choice.delta.is_empty() or choice.finish_reason not in KNOWN_REASONS:
             return False
+        self._last_seen = data
         state.reason = state.said_reason = FinishReason(choice.finish_reason)
         state.last_chunk = _one_line(data)
         return True
@@ -146,12 +150,13 @@ class StreamReader:
             self._complete()
             return
         try:
-            chunk = decode_object(event.data)
-        except ValueError:
+            self._take_object(event.name, decode_object(event.data))
+        except ValueError:  # not a JSON object, or one that says more than can be kept track of
             self._end = Failed(NOT_A_CHUNK)
-            return
+
+    def _take_object(self, name: bytes | None, chunk: dict[str, Any]) -> None:
         fault = faults.read_error_event(chunk)
-        if fault is None and event.name == b"error":
+        if fault is None and name == b"error":
             fault = Fault(Kind.UPSTREAM_FAILED, "The upstream reported an error without saying which.")
         if fault is not None:
             self._end = Failed(fault)
