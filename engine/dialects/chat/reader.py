@@ -36,6 +36,8 @@ from engine.framing.sse import DEFAULT_LIMIT, EventTooLarge, ServerSentEvent, Ss
 DONE = b"[DONE]"
 KNOWN_REASONS = frozenset(map(str, FinishReason))
 NOT_A_CHUNK = Fault(Kind.UPSTREAM_PROTOCOL, "The upstream sent an event that is not a chat completion chunk.")
+_TRIES = 3
+"""Events of a read that are parsed one by one to find a form: the role's, the first text's, and one to spare."""
 _MOST_CHOICES = 128
 """OpenAI's limit of `n`; a bound on what a stream can make the gateway remember."""
 
@@ -58,22 +60,28 @@ class StreamReader:
 
     def feed(self, data: bytes) -> Burst:
         """All that one read brought."""
-        if self._runs.run is not None and self._end is None and self._sse.is_between_events:
-            taken = self._runs.take(data)
+        try:
+            self._read(data)
+        except EventTooLarge as error:
+            self._end = Failed(Fault(Kind.UPSTREAM_PROTOCOL, f"The upstream's stream broke a limit: {error}."))
+        return self._burst()
+
+    def _read(self, data: bytes) -> None:
+        """Runs are taken whole; what is not one is parsed, at first event by event, so that a form learned from the
+        start of a read serves the rest of it."""
+        tries = _TRIES
+        while data and self._end is None:
+            taken = self._runs.take(data) if self._sse.is_between_events else None
             if taken is not None:
                 self._frames.append(taken[0])
                 data = data[taken[1] :]
-                if not data:
-                    return self._burst()
-        try:
-            events = self._sse.feed(data)
-        except EventTooLarge as error:
-            return self._ended_with(Fault(Kind.UPSTREAM_PROTOCOL, f"The upstream's stream broke a limit: {error}."))
-        for event in events:
-            if self._end is not None:
-                break
-            self._take(event)
-        return self._burst()
+                continue
+            cut = data.find(b"\n\n") + 2 if tries and self._runs.is_learning else 0
+            piece, data = (data[:cut], data[cut:]) if cut > 1 else (data, b"")
+            tries -= 1
+            for event in self._sse.feed(piece):
+                if self._end is None:
+                    self._take(event)
 
     def close(self) -> Burst:
         """The body ended, properly or not. Without an end in the burst, the answer is truncated.
@@ -90,11 +98,6 @@ class StreamReader:
     def _burst(self) -> Burst:
         frames, self._frames = tuple(self._frames), []
         return Burst(frames, self._end)
-
-    def _ended_with(self, fault: Fault) -> Burst:
-        if self._end is None:
-            self._end = Failed(fault)
-        return self._burst()
 
     def _take(self, event: ServerSentEvent) -> None:
         data = event.data
