@@ -17,6 +17,7 @@ from engine.errors import Fault, Kind, TurnError
 from engine.events import Burst, End, Failed
 
 FOREVER = seconds(OFF)
+_open_channel = trio.open_memory_channel[Burst]
 TRUNCATED = Fault(Kind.UPSTREAM_TRUNCATED, "The upstream's answer broke off before it was complete.")
 
 
@@ -64,7 +65,7 @@ class Turn:
         Exactly one burst with an end is delivered, and nothing after it. Raises TurnError if the client is gone.
         However it is left, the upstream's context has been left before.
         """
-        send, receive = trio.open_memory_channel[Burst](0)
+        send, receive = _open_channel(0)
         end: End | None = None
         with receive:
             async with trio.open_nursery() as nursery:

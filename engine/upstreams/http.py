@@ -116,7 +116,7 @@ class HttpCall:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._has_ended:
+            if kind is None and self._has_ended and not self._live().is_complete:
                 await self._read_tail()  # noqa: ASYNC102 — only after a regular end; a cancel just ends it
         finally:
             self._lease.give_back()
@@ -126,6 +126,8 @@ class HttpCall:
         burst, self._first = self._first, None
         while burst is None and not self._has_ended:
             burst = await self._next()
+            if burst is None:  # comments alone: others must have their turn, however fast they come
+                await trio.lowlevel.checkpoint()
         if burst is not None and burst.end is not None:
             self._has_ended = True
         return burst
@@ -159,8 +161,7 @@ class HttpCall:
 
     async def _first_burst(self, head: ResponseHead) -> Burst:
         """Read on until the answer says something; a role alone is no answer yet."""
-        connection = self._live()
-        data = await connection.receive_body()
+        data = await self._live().receive_body()
         if not _is_stream(head, data):
             return await self._whole(data)
         held: list[Burst] = []
@@ -172,7 +173,7 @@ class HttpCall:
                 return Burst(frames, burst.end)
             if not data:
                 raise ConnectionLost(was_untouched=False)
-            data = await connection.receive_body()
+            data = await self._more()
 
     async def _whole(self, data: bytes) -> Burst:
         """An answer in one piece, though a stream was asked for."""
@@ -196,7 +197,7 @@ class HttpCall:
 
     async def _read_up_to(self, most: int, data: bytes | None = None) -> bytes:
         body = bytearray(data or b"")
-        while len(body) < most and (more := await self._live().receive_body()):
+        while len(body) < most and (more := await self._more()):
             body += more
         return bytes(body[:most])
 
@@ -225,12 +226,16 @@ class HttpCall:
         burst = self._reader.close()
         return Burst(burst.frames, burst.end or Failed(fault))
 
+    async def _more(self) -> bytes:
+        """More of the body, in a loop that hands nothing over: an upstream that never pauses must not starve others."""
+        await trio.lowlevel.checkpoint()
+        return await self._live().receive_body()
+
     async def _read_tail(self) -> None:
         """The body's end, if it comes soon, so that the connection can serve again."""
-        connection = self._live()
         try:
             with trio.move_on_after(TAIL):
-                while not connection.is_complete and await connection.receive_body():
+                while await self._more():
                     pass
         except (ConnectionLost, BadResponse):
             pass  # then it cannot serve again, and the pool closes it
