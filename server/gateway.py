@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import msgspec
 import trio
@@ -121,19 +120,13 @@ class Gateway:
         exchange.seen = answer.seen
         turn = Turn(keep_alive=keep_alive, total=deadlines.total)
         response.when_client_leaves = lambda kind: turn.leave(gone(kind))
-        try:
-            with self._limits.lease(exchange.tenant), self._under_way(turn):
+        with self._limits.lease(exchange.tenant):
+            self._turns.add(turn)
+            try:
                 await turn.run(route, answer)
-        finally:
-            record.bursts = turn.bursts
-
-    @contextmanager
-    def _under_way(self, turn: Turn) -> Iterator[None]:
-        self._turns.add(turn)
-        try:
-            yield
-        finally:
-            self._turns.discard(turn)
+            finally:
+                self._turns.discard(turn)
+                record.bursts = turn.bursts
 
     async def _list_models(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
         with trio.CancelScope() as asking:

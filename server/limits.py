@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from engine.errors import Fault, Kind, TurnError
 
@@ -19,26 +17,45 @@ class TurnLimits:
         self._in_all = in_all
         self._per_tenant = per_tenant
         self._of_tenants = of_tenants
-        self._running: Counter[str] = Counter()
+        self._running: dict[str, int] = {}
+        self.running = 0
 
-    @property
-    def running(self) -> int:
-        return self._running.total()
+    def lease(self, tenant: str) -> TurnLease:
+        """One turn's place, as a context manager.
 
-    @contextmanager
-    def lease(self, tenant: str) -> Iterator[None]:
-        """One turn's place. Raises TurnError (tenant_busy: 429, gateway_busy: 503), both with Retry-After."""
+        Entering it raises TurnError (tenant_busy: 429, gateway_busy: 503), both with Retry-After.
+        """
+        return TurnLease(self, tenant)
+
+    def take(self, tenant: str) -> None:
         limit = self._of_tenants.get(tenant, self._per_tenant)
-        if self._running[tenant] >= limit:
+        if self._running.get(tenant, 0) >= limit:
             message = f"This key's {limit} concurrent turns are all in use."
             raise TurnError(Fault(Kind.TENANT_BUSY, message, retry_after=RETRY_AFTER))
         if self.running >= self._in_all:
             message = "The gateway has as many turns under way as it takes."
             raise TurnError(Fault(Kind.GATEWAY_BUSY, message, retry_after=RETRY_AFTER))
-        self._running[tenant] += 1
-        try:
-            yield
-        finally:
-            self._running[tenant] -= 1
-            if not self._running[tenant]:
-                del self._running[tenant]
+        self._running[tenant] = self._running.get(tenant, 0) + 1
+        self.running += 1
+
+    def give_back(self, tenant: str) -> None:
+        self.running -= 1
+        self._running[tenant] -= 1
+        if not self._running[tenant]:
+            del self._running[tenant]
+
+
+class TurnLease:
+    """A place for one turn, from `with` to its end."""
+
+    __slots__ = ("_limits", "_tenant")
+
+    def __init__(self, limits: TurnLimits, tenant: str) -> None:
+        self._limits = limits
+        self._tenant = tenant
+
+    def __enter__(self) -> None:
+        self._limits.take(self._tenant)
+
+    def __exit__(self, *_: object) -> None:
+        self._limits.give_back(self._tenant)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from engine.wire.http1 import HOP_BY_HOP
 from server.config import PATTERNS, Config, ModelConfig, UpstreamConfig
 from server.lines import line_of
 
@@ -149,6 +150,8 @@ def _upstream_complaints(
     for header in upstream.pass_headers:
         if header.lower() in CREDENTIALS:
             yield f"{place}.pass_headers", f"`{header}` is the client's credential and never goes up"
+        if header.lower().encode() in HOP_BY_HOP:
+            yield f"{place}.pass_headers", f"`{header}` is of one connection only and never goes further"
 
 
 def _model_complaints(at: int, model: ModelConfig, config: Config) -> Iterator[tuple[str, str]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Any
 
 import msgspec
@@ -30,13 +31,14 @@ class ModelTable:
 
     def __init__(self, models: list[ModelConfig], openers: Mapping[str, Opener]) -> None:
         self._models = models
+        self._patterns = [(model, re.compile(translate(model.name))) for model in models]
         self._openers = openers
 
     def route(self, prompt: Prompt, headers: Headers, request_id: str) -> FirstThatAnswers:
         """The upstreams for a prompt, in order. Raises TurnError (unknown_model)."""
         identity = (b"x-request-id", request_id.encode())
-        for model in self._models:
-            if model.name == prompt.model or (model.is_pattern and fnmatchcase(prompt.model, model.name)):
+        for model, pattern in self._patterns:
+            if model.name == prompt.model or pattern.match(prompt.model):
                 return FirstThatAnswers([self._choice(route, prompt, headers, identity) for route in _routes(model)])
         message = f"The model `{_printable(prompt.model)}` does not exist here; GET /v1/models lists those that do."
         raise client_error(Kind.UNKNOWN_MODEL, message, "model")

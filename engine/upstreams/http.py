@@ -91,6 +91,7 @@ class HttpCall:
     def __init__(self, upstream: HttpUpstream, prompt: Prompt, head: bytes, body: bytes) -> None:
         self._dialect = upstream.dialect
         self._deadlines = upstream.deadlines
+        self._idle = seconds(upstream.deadlines.idle)
         self._lease: Lease = upstream.pool.lease()
         self._reader = upstream.dialect.reader(prompt)
         self._head = head
@@ -217,8 +218,8 @@ class HttpCall:
         data = connection.receive_body_nowait()
         if data is not None:
             return data
-        with trio.move_on_after(seconds(self._deadlines.idle)):
-            return await connection.receive_body()
+        with trio.move_on_after(self._idle):
+            return await connection.wait_for_body()
         raise _late(Deadline.IDLE, self._deadlines.idle)
 
     def _cut_off(self, fault: Fault) -> Burst:

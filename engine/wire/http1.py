@@ -31,10 +31,15 @@ def add_header(headers: Headers, name: bytes, value: bytes) -> None:
 
 
 def passed_on(headers: Headers, names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Those of the named fields that are there and may go further: not the hop's own, and not those that `Connection`
-    names as such."""
-    named = {token.strip().lower() for token in headers.get(b"connection", b"").split(b",")}
-    return [(name, headers[name]) for name in names if name in headers and name not in HOP_BY_HOP and name not in named]
+    """Those of the named fields that are there and may go further: not those that `Connection` names as the hop's own.
+
+    The names themselves are the configuration's, which allows none of HOP_BY_HOP.
+    """
+    connection = headers.get(b"connection")
+    if connection is None or connection.lower() in (b"keep-alive", b"close"):
+        return [(name, headers[name]) for name in names if name in headers]
+    named = {token.strip().lower() for token in connection.split(b",")}
+    return [(name, headers[name]) for name in names if name in headers and name not in named]
 
 
 def has_token(headers: Mapping[bytes, bytes], name: bytes, token: bytes) -> bool:

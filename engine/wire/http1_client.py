@@ -80,8 +80,7 @@ class ClientConnection:
     async def receive_head(self) -> ResponseHead:
         """The final response's head. Raises ConnectionLost, BadResponse."""
         while (head := self._reading.head) is None:
-            if not self._read_nowait():
-                await self._read()
+            await self._read()
             if self._reading.head is None and self._reading.head_bytes > MOST_HEAD_BYTES:
                 raise BadResponse(f"the response's head is larger than {MOST_HEAD_BYTES} bytes")
         coding = head.headers.get(b"content-encoding", b"identity")
@@ -108,9 +107,17 @@ class ClientConnection:
 
     async def receive_body(self) -> bytes:
         """More of the body, decoded; empty at its end. Raises ConnectionLost, BadResponse."""
-        while (data := self.receive_body_nowait()) is None:
+        data = self.receive_body_nowait()
+        return data if data is not None else await self.wait_for_body()
+
+    async def wait_for_body(self) -> bytes:
+        """The same, when `receive_body_nowait` had nothing."""
+        while True:
             await self._read()
-        return data
+            if data := self._take_body():
+                return data
+            if self.is_complete:
+                return b""
 
     def _take_body(self) -> bytes:
         data = self._reading.take_body()

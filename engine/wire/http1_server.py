@@ -210,8 +210,9 @@ class ServerConnection:
         return request
 
     async def _whole_body(self, request: Request) -> None:
-        due = trio.current_time() + seconds(self.deadlines.body)
+        due = None
         while not request.is_complete:
+            due = due or trio.current_time() + seconds(self.deadlines.body)
             self._reading.raise_if_broken()
             if request.is_too_large and not request.discard:
                 raise _too_large(self._limits.body_bytes)

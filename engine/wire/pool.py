@@ -87,7 +87,6 @@ class Pool:
         """Give back: kept if it is clean, closed otherwise. Never waits."""
         self._places.release()
         if connection.is_reusable:
-            self.expire()
             self._idle.append((trio.current_time(), connection))
         else:
             connection.transport.close()
