@@ -7,9 +7,11 @@ is. This file only holds the numbers; who applies which is said beside each.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+Seconds = Annotated[float, Meta(ge=0, description="seconds; 0 switches it off")]
 OFF = 0.0
 """A deadline of 0 seconds never comes."""
 
@@ -30,21 +32,21 @@ class Deadline(StrEnum):
 class Deadlines(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds; 0 switches one off."""
 
-    head: float = 10.0
+    head: Seconds = 10.0
     """From a request's first byte to the end of its head. Late: the client. Applied by wire/http1_server.py."""
-    body: float = 60.0
+    body: Seconds = 60.0
     """From the end of the head to the end of the body. Late: the client. Applied by wire/http1_server.py."""
-    connect: float = 5.0
+    connect: Seconds = 5.0
     """To get a connection to the upstream, pool and TLS included. Late: the upstream. Applied by wire/pool.py."""
-    first_event: float = 300.0
+    first_event: Seconds = 300.0
     """From the request to the answer's first event; long, since a prompt may be. Late: the upstream. upstreams/."""
-    idle: float = 120.0
+    idle: Seconds = 120.0
     """Between two reads from the upstream after that. Late: the upstream. Applied by upstreams/http.py."""
-    total: float = OFF
+    total: Seconds = OFF
     """The whole turn. The operator's policy. Applied by turn.py."""
-    drain: float = 30.0
+    drain: Seconds = 30.0
     """One write to the client, renewed by progress. Late: the client. Applied by wire/http1_server.py."""
-    grace: float = 20.0
+    grace: Seconds = 20.0
     """From the signal to stop to the end of the last turn; here 0 means none. Applied by server/listen.py."""
 
 

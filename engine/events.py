@@ -52,6 +52,14 @@ class ToolCallStarted(Struct, frozen=True, gc=False):
     name: str
 
 
+class ToolNameDelta(Struct, frozen=True, gc=False):
+    """More of a tool call's name, from a server that sends it in pieces."""
+
+    choice: int
+    call: int
+    text: str
+
+
 class ToolArgumentsDelta(Struct, frozen=True, gc=False):
     """A piece of a tool call's arguments (JSON text, cut anywhere)."""
 
@@ -89,6 +97,7 @@ Event = (
     | ReasoningDelta
     | RefusalDelta
     | ToolCallStarted
+    | ToolNameDelta
     | ToolArgumentsDelta
     | OtherContent
     | Finished

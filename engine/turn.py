@@ -7,7 +7,7 @@ deadline ends one await. This file knows no dialect, no byte and no socket.
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol
 
 import trio
@@ -53,10 +53,10 @@ class Turn:
         self._keep_alive = seconds(keep_alive)
         self._total = total
         self._total_due = trio.current_time() + seconds(total) if total else seconds(OFF)
-        self._nursery: trio.Nursery | None = None
+        self._scope: trio.CancelScope | None = None
         self._stopped: Fault | None = None
         self._client_gone: TurnError | None = None
-        self._is_waiting = False
+        self._send: trio.MemorySendChannel[Burst] | None = None
         self.bursts = 0
 
     async def run(self, upstream: Upstream, answer: Answer) -> End:
@@ -65,23 +65,24 @@ class Turn:
         Exactly one burst with an end is delivered, and nothing after it. Raises TurnError if the client is gone.
         However it is left, the upstream's context has been left before.
         """
+        if self._client_gone is not None:
+            raise self._client_gone
         send, receive = _open_channel(0)
         end: End | None = None
         with receive:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self._scope, self._send = nursery.cancel_scope, send
                 nursery.start_soon(_produce, upstream, send)
                 try:
                     end = await self._consume(receive, answer)
                 except TurnError as error:
                     self.leave(error)
-                # After an end of its own the producer has said its last word; it may still tidy its connection up.
-        if self._client_gone is not None and end is None:
-            raise self._client_gone
+                if self._stopped is not None and end == Failed(self._stopped):
+                    self._cancel(self._stopped)
+                # After an end of its own the producer has said its last word; it may still tidy up its connection.
         if end is None:
-            assert self._stopped is not None
-            end = Failed(self._stopped)
-            await answer.deliver(Burst(end=end))
+            assert self._client_gone is not None
+            raise self._client_gone
         return end
 
     def leave(self, reason: TurnError) -> None:
@@ -90,40 +91,50 @@ class Turn:
         self._cancel(reason.fault)
 
     def stop(self, fault: Fault) -> None:
-        """End the turn with `fault` as soon as the client can be told: at once, or after the write under way."""
+        """End the turn with `fault` as soon as the client can be told: at once, or after the write under way.
+
+        A consumer that waits at the channel is handed the end through it: it cannot have been handed a burst as well,
+        so none is lost, and no write is cut.
+        """
         self._stopped = self._stopped or fault
-        if self._is_waiting:
-            self._cancel(fault)
+        if self._send is not None:
+            with suppress(trio.WouldBlock, trio.ClosedResourceError, trio.BrokenResourceError):
+                self._send.send_nowait(Burst(end=Failed(self._stopped)))
 
     def _cancel(self, fault: Fault) -> None:
-        if self._nursery is not None:
-            self._nursery.cancel_scope.cancel(reason=str(fault.kind))
+        if self._scope is not None:
+            self._scope.cancel(reason=str(fault.kind))
 
-    async def _consume(self, receive: trio.MemoryReceiveChannel[Burst], answer: Answer) -> End | None:
-        """Deliver until the end; None if the turn was stopped before."""
-        while self._stopped is None:
-            burst = await self._next_burst(receive)
+    async def _consume(self, receive: trio.MemoryReceiveChannel[Burst], answer: Answer) -> End:
+        while True:
+            burst = self._due_end() or await self._next_burst(receive)
             if burst is None:
-                await self._show_patience(answer)
+                if trio.current_time() < self._total_due:
+                    await answer.keep_alive()
                 continue
             self.bursts += 1
             await answer.deliver(burst)
             if burst.end is not None:
                 return burst.end
-        self._cancel(self._stopped)
-        return None
+
+    def _due_end(self) -> Burst | None:
+        """An end that is not the upstream's: the turn was stopped, or the whole answer took too long."""
+        if self._stopped is None and self._total and trio.current_time() >= self._total_due:
+            limit = f"The whole answer took longer than {self._total:g} s ({Deadline.TOTAL} deadline)."
+            self._stopped = Fault(Kind.TOTAL_TIMEOUT, limit)
+        return Burst(end=Failed(self._stopped)) if self._stopped is not None else None
 
     async def _next_burst(self, receive: trio.MemoryReceiveChannel[Burst]) -> Burst | None:
         """The next burst; None when a keep-alive or the whole answer is due."""
-        due = self._total_due
-        if self._keep_alive != FOREVER:
-            due = min(due, trio.current_time() + self._keep_alive)
         try:
             return receive.receive_nowait()
         except trio.WouldBlock:
-            self._is_waiting = True
+            pass
         except trio.EndOfChannel:
             return Burst(end=Failed(TRUNCATED))
+        due = self._total_due
+        if self._keep_alive != FOREVER:
+            due = min(due, trio.current_time() + self._keep_alive)
         try:
             if due == FOREVER:  # no scope where no time runs out: it costs more than the rendezvous
                 return await receive.receive()
@@ -131,29 +142,21 @@ class Turn:
                 return await receive.receive()
         except trio.EndOfChannel:
             return Burst(end=Failed(TRUNCATED))
-        finally:
-            self._is_waiting = False
         return None
-
-    async def _show_patience(self, answer: Answer) -> None:
-        if trio.current_time() < self._total_due:
-            await answer.keep_alive()
-            return
-        limit = f"The whole answer took longer than {self._total:g} s ({Deadline.TOTAL} deadline)."
-        self._stopped = self._stopped or Fault(Kind.TOTAL_TIMEOUT, limit)
 
 
 async def _produce(upstream: Upstream, send: trio.MemorySendChannel[Burst]) -> None:
     """Hand over bursts one by one; each waits until the consumer has come back for it."""
+    has_ended = False
     with send:
         try:
             async with upstream as source:
-                while (burst := await source.receive()) is not None:
+                while not has_ended and (burst := await source.receive()) is not None:
                     await _hand_over(send, burst)
-                    if burst.end is not None:
-                        return
+                    has_ended = burst.end is not None
         except TurnError as error:
-            await _hand_over(send, Burst(end=Failed(error.fault)))
+            if not has_ended:  # after the end nobody listens any more
+                await _hand_over(send, Burst(end=Failed(error.fault)))
 
 
 async def _hand_over(send: trio.MemorySendChannel[Burst], burst: Burst) -> None:

@@ -39,11 +39,13 @@ class Doorman:
     """Names the tenant of a request. Without tenants the gateway is open, and everybody is one tenant."""
 
     def __init__(self, tenants: Iterable[Tenant]) -> None:
-        self._hashes = [(known, tenant.name) for tenant in tenants for known in tenant.hashes]
+        known = list(tenants)
+        self._is_open = not known
+        self._hashes = [(hash_, tenant.name) for tenant in known for hash_ in tenant.hashes]
 
     def tenant_of(self, headers: Mapping[bytes, bytes]) -> str:
         """The tenant's name. Raises TurnError (unauthenticated)."""
-        if not self._hashes:
+        if self._is_open:
             return ANYBODY
         key = presented_key(headers)
         if key is None:

@@ -11,16 +11,16 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from engine.deadlines import Deadlines
+from engine.deadlines import Deadlines, Seconds
 
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 Bytes = Annotated[int, Meta(ge=1, description="bytes")]
-Seconds = Annotated[float, Meta(ge=0, description="seconds; 0 switches it off")]
 Count = Annotated[int, Meta(ge=1)]
 Port = Annotated[int, Meta(ge=0, le=65535, description="0 takes any free port")]
 URL_PATTERN = "^(https?://[^/?#@ ]+(/[^?# ]*)?|simulated://)$"
 ENV_PATTERN = "^[A-Za-z_][A-Za-z0-9_]*$"
 KEY_PATTERN = "^(sha256:[0-9a-f]{64}|env:[A-Za-z_][A-Za-z0-9_]*)$"
+FIELD_PATTERN = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 PATTERNS = {
     URL_PATTERN: "a base URL: http://HOST[:PORT]/PATH, https://… or simulated://, without user, query or fragment",
     ENV_PATTERN: "the name of an environment variable",
@@ -44,7 +44,7 @@ class AuthConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 class TenantConfig(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
-    keys: list[Annotated[str, Meta(pattern=KEY_PATTERN)]]
+    keys: Annotated[list[Annotated[str, Meta(pattern=KEY_PATTERN)]], Meta(min_length=1)]
     """`sha256:HEX` of a key, or `env:NAME` of a variable that holds the key itself."""
     turns: Count | None = None
     """Concurrent turns of this tenant; without it, limits.turns_per_tenant."""
@@ -90,7 +90,12 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_connections: Count = 1000
     deadlines: dict[Literal["connect", "first_event", "idle"], Seconds] = {}
     """What differs from [deadlines] for this upstream."""
-    pass_headers: tuple[str, ...] = ("user-agent", "openai-beta", "traceparent", "tracestate")
+    pass_headers: tuple[str, ...] = (
+        "user-agent",
+        "openai-beta",
+        "traceparent",
+        "tracestate",
+    )
     """The client's header fields that go up. Credentials and hop-by-hop fields never do."""
 
 

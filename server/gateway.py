@@ -24,6 +24,8 @@ from server.upstreams import open_upstreams
 
 log = logging.getLogger(__name__)
 
+LONGEST_NAME = 256
+"""Characters of a model's name in the journal: the client chooses it, up to the size of a body."""
 TURN_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"))
 """What a client asks a model through; also where a route is still missing, a refusal is in the journal."""
 
@@ -108,7 +110,7 @@ class Gateway:
         request.body.clear()  # the prompt has it now; a turn holds its request once
         prompt = chat.parse(body)
         record = exchange.record
-        record.model, record.stream = prompt.model, prompt.wants_stream
+        record.model, record.stream = prompt.model[:LONGEST_NAME], prompt.wants_stream
         route = self._models.route(prompt, request.headers, exchange.id)
         record.upstream = route.tried
         deadlines, keep_alive = self.config.deadlines, self.config.streaming.keep_alive

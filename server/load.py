@@ -11,14 +11,16 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from engine.wire.http1 import HOP_BY_HOP
-from server.config import PATTERNS, Config, ModelConfig, UpstreamConfig
+from server.config import FIELD_PATTERN, PATTERNS, Config, ModelConfig, UpstreamConfig
 from server.lines import line_of
 
 Tree = dict[str, Any]
+OURS = ("host", "content-length", "content-type", "accept", "accept-encoding", "expect", "x-request-id")
 CREDENTIALS = ("authorization", "x-api-key", "proxy-authorization", "cookie")
 
 
@@ -103,15 +105,20 @@ def _convert(tree: Tree, text: str, path: Path | None, sets: list[str]) -> Confi
 
 
 def _indexed(place: str, tree: Tree) -> str:
-    """msgspec writes `[0]` for a list's place, and `[...]` for a table's entry; dots serve both here."""
+    """msgspec writes `[0]` for a list's place, and `[...]` for any entry of a table: we look for the wrong one."""
     dotted = re.sub(r"\[(\d+)\]", r".\1", place)
     head, gap, tail = dotted.partition("[...]")
-    if gap and isinstance(tree.get(head), dict):
-        for name, entry in tree[head].items():
-            key = tail.lstrip(".").partition(".")[0]
-            if not key or not isinstance(entry, dict) or key in entry:
-                return f"{head}.{name}{tail}"
-    return dotted.replace("[...]", "")
+    if gap and head == "upstreams":
+        head = next((f"{head}.{name}" for name, entry in tree[head].items() if not _is_upstream(entry)), head)
+    return (head + tail).replace("[...]", "")
+
+
+def _is_upstream(entry: object) -> bool:
+    try:
+        msgspec.convert(entry, UpstreamConfig)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _say(path: Path | None, text: str, place: str, what: str) -> str:
@@ -143,6 +150,12 @@ def _upstream_complaints(
     name: str, upstream: UpstreamConfig, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     place = f"upstreams.{name}"
+    try:
+        url = urlsplit(upstream.url)
+        if url.scheme != "simulated" and (not url.hostname or url.port == 0):
+            yield f"{place}.url", "has no host, or no port that can be connected to"
+    except ValueError as error:
+        yield f"{place}.url", str(error)
     if upstream.key_env is not None and not environment.get(upstream.key_env):
         yield f"{place}.key_env", f"the environment variable {upstream.key_env} is not set"
     if upstream.ca_file is not None and not Path(upstream.ca_file).is_file():
@@ -150,6 +163,10 @@ def _upstream_complaints(
     for header in upstream.pass_headers:
         if header.lower() in CREDENTIALS:
             yield f"{place}.pass_headers", f"`{header}` is the client's credential and never goes up"
+        if not re.fullmatch(FIELD_PATTERN, header):
+            yield f"{place}.pass_headers", f"`{header}` is not the name of a header field"
+        if header.lower() in OURS:
+            yield f"{place}.pass_headers", f"`{header}` is a field of the gateway's own request"
         if header.lower().encode() in HOP_BY_HOP:
             yield f"{place}.pass_headers", f"`{header}` is of one connection only and never goes further"
 

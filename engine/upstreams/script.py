@@ -76,6 +76,9 @@ def parse_script(text: str, param: str) -> Script:
     return Script(**said)
 
 
+MOST = {"size": 64 * 1024, "burst": 1024, "chunks": 10_000_000, "tools": 1000, "reasoning": 10_000_000}
+"""Bounds of what one script can make the process hold or do in one step."""
+LONGEST_PAUSE = 86_400.0
 _WHOLE = ("chunks", "size", "burst", "tools", "reasoning", "seed")
 _SECONDS = ("pace", "delay")
 _FLAGS = ("endless", "nofinish", "nodone")
@@ -91,19 +94,39 @@ def _word(word: str, param: str) -> tuple[str, object]:
         if name in _PLACES and at:
             return name, int(place)
         if name in _WHOLE and equals:
-            return name, max(int(rest), 1 if name == "burst" else 0)
+            return name, _number(name, int(rest))
         if name in _SECONDS and equals:
-            return name, float(rest)
+            return name, _pause(rest)
         if name == "usage" and equals:
             return name, rest not in ("0", "false")
         value, at, place = rest.partition("@")
         if name == "stall" and at:
-            return name, (float(value), int(place))
+            return name, (_pause(value), int(place))
         if name == "error" and equals:
-            return name, (int(value), int(place) if at else None)
+            return name, (_status(value), int(place) if at else None)
     except ValueError:
         pass
     raise _not_understood(word, param)
+
+
+def _number(name: str, value: int) -> int:
+    if value > MOST.get(name, value):
+        raise ValueError(name)
+    return max(value, 1 if name == "burst" else 0)
+
+
+def _pause(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= LONGEST_PAUSE:
+        raise ValueError(text)
+    return value
+
+
+def _status(text: str) -> int:
+    value = int(text)
+    if not 400 <= value <= 599:
+        raise ValueError(text)
+    return value
 
 
 def _not_understood(word: str, param: str) -> TurnError:

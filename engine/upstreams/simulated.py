@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from engine.deadlines import Deadline, Deadlines, seconds
 from engine.errors import Fault, Kind, TurnError
-from engine.events import Burst, Failed
+from engine.events import Burst, Failed, Frame
 from engine.prompt import Prompt
 from engine.turn import TRUNCATED
 from engine.upstreams.http import Reader
@@ -60,11 +60,17 @@ class SimulatedCall:
         self._deadlines = deadlines
         self._counters = counters
         self._has_begun = False
+        self._first: Burst | None = None
         self._has_ended = False
 
     async def __aenter__(self) -> SimulatedCall:
         self._counters.started += 1
         self._counters.open += 1
+        try:
+            self._first = await self._first_burst()
+        except BaseException:
+            await self.__aexit__(None, None, None)  # noqa: ASYNC102 — it does not wait
+            raise
         return self
 
     async def __aexit__(
@@ -78,14 +84,26 @@ class SimulatedCall:
 
     async def receive(self) -> Burst | None:
         """The next burst (see `engine.turn.BurstSource`)."""
-        while not self._has_ended:
+        burst, self._first = self._first, None
+        while burst is None and not self._has_ended:
+            made = await self._next()
+            burst = made if made.frames or made.end is not None else None
+        if burst is not None and burst.end is not None:
+            self._has_ended = True
+        return burst
+
+    async def _first_burst(self) -> Burst:
+        """What the answer begins with; a failure that comes before anything else is raised, as of any upstream."""
+        frames: list[Frame] = []
+        while True:
             burst = await self._next()
-            if burst.end is not None:
-                self._has_ended = True
-            if burst.frames or burst.end is not None:
-                self._has_begun = True
-                return burst
-        return None
+            frames += burst.frames
+            if burst.says_something():
+                break
+        if isinstance(burst.end, Failed) and not frames:
+            raise TurnError(burst.end.fault)
+        self._has_begun = True
+        return Burst(tuple(frames), burst.end)
 
     async def _next(self) -> Burst:
         try:

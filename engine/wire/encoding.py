@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import zlib
+from typing import Protocol
 
 MOST_AT_ONCE = 256 * 1024
 """Bytes that one step may inflate to: a megabyte of zeros travels in a kilobyte."""
+
+
+_GZIP, _ZLIB, _BARE = 31, 15, -15
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class _Inflate(Protocol):
+    """zlib's decompression object, which has no public type."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 class BadCoding(Exception):
@@ -19,31 +39,44 @@ class Inflater:
         name = coding.strip().lower()
         if name not in (b"gzip", b"x-gzip", b"deflate"):
             raise BadCoding(f"the content encoding {name.decode('latin-1')!r} was not asked for")
-        # `deflate` is zlib's format, but some servers send it without the wrapping: then `_begin` finds out.
-        self._may_be_raw = name == b"deflate"
-        self._inflate = zlib.decompressobj(wbits=15 if self._may_be_raw else 31)
+        self._is_gzip = name != b"deflate"
+        self._inflate = zlib.decompressobj(wbits=_GZIP) if self._is_gzip else None
         self._waiting = b""
+        self._is_full = False
+        """Whether the last step made all it may, so that there can be more without new input."""
 
     def feed(self, data: bytes) -> None:
         self._waiting += data
 
     def take(self) -> bytes:
         """What can be made now; empty when more has to come first. Raises BadCoding."""
-        if not self._waiting:
+        inflate = self._inflate or self._begin_deflate()
+        if inflate is None or not (self._waiting or self._is_full):
+            return b""
+        if inflate.eof and (inflate := self._next_member()) is None:
             return b""
         try:
-            made = self._step(self._waiting)
+            made = inflate.decompress(self._waiting, MOST_AT_ONCE)
         except zlib.error as error:
             raise BadCoding(f"the body is not in its content encoding: {error}") from None
-        self._may_be_raw = False
-        self._waiting = self._inflate.unconsumed_tail
-        return made
+        self._is_full = len(made) == MOST_AT_ONCE and not inflate.eof
+        self._waiting = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+        return made if made or not inflate.eof else self.take()
 
-    def _step(self, data: bytes) -> bytes:
-        try:
-            return self._inflate.decompress(data, MOST_AT_ONCE)
-        except zlib.error:
-            if not self._may_be_raw:
-                raise
-        self._inflate = zlib.decompressobj(wbits=-15)
-        return self._inflate.decompress(data, MOST_AT_ONCE)
+    def _begin_deflate(self) -> _Inflate | None:
+        """zlib's format (RFC 9110, 8.4.1.2), but some servers send it bare: two bytes tell (RFC 1950, 2.2)."""
+        if len(self._waiting) < 2:
+            return None
+        is_wrapped = self._waiting[0] & 0x0F == 8 and int.from_bytes(self._waiting[:2], "big") % 31 == 0
+        self._inflate = zlib.decompressobj(wbits=_ZLIB if is_wrapped else _BARE)
+        return self._inflate
+
+    def _next_member(self) -> _Inflate | None:
+        """A gzip body may be several members, one after the other (RFC 1952, 2.2); what else follows is nothing."""
+        if not self._is_gzip or not self._waiting.startswith(_GZIP_MAGIC[: len(self._waiting)]):
+            self._waiting = b""
+            return None
+        if len(self._waiting) < len(_GZIP_MAGIC):
+            return None
+        self._inflate = zlib.decompressobj(wbits=_GZIP)
+        return self._inflate

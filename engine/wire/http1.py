@@ -31,15 +31,12 @@ def add_header(headers: Headers, name: bytes, value: bytes) -> None:
 
 
 def passed_on(headers: Headers, names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Those of the named fields that are there and may go further: not those that `Connection` names as the hop's own.
-
-    The names themselves are the configuration's, which allows none of HOP_BY_HOP.
-    """
-    connection = headers.get(b"connection")
-    if connection is None or connection.lower() in (b"keep-alive", b"close"):
-        return [(name, headers[name]) for name in names if name in headers]
-    named = {token.strip().lower() for token in connection.split(b",")}
-    return [(name, headers[name]) for name in names if name in headers and name not in named]
+    """Those of the named fields that are there and may go further: not the hop's own, nor what `Connection` names."""
+    kept_back = HOP_BY_HOP
+    connection = headers.get(b"connection", b"")
+    if connection and connection.lower() not in (b"keep-alive", b"close"):
+        kept_back = kept_back.union(token.strip().lower() for token in connection.split(b","))
+    return [(name, headers[name]) for name in names if name in headers and name not in kept_back]
 
 
 def has_token(headers: Mapping[bytes, bytes], name: bytes, token: bytes) -> bool:

@@ -6,17 +6,16 @@ it waits for a request, has it answered, and starts over. Neither knows what a r
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from typing import NoReturn, Protocol
 
-import httptools
 import trio
-from msgspec import Struct
 
 from engine.deadlines import OFF, Deadline, Deadlines, seconds
 from engine.errors import Fault, Kind, TurnError
-from engine.wire.http1 import Headers, add_header, has_token
+from engine.wire.requests import Limits as Limits
+from engine.wire.requests import Request as Request
+from engine.wire.requests import RequestReader
 from engine.wire.response import Rendered, Response
 from engine.wire.transport import Transport, TransportBroken
 
@@ -25,54 +24,6 @@ LINGER = 2.0
 """Seconds to go on reading after a refusal: the client then reads it before a reset can destroy it (RFC 9112, 9.6)."""
 DISCARDED_BODY = 64 * 1024
 """Bytes of a refused request's body that are read and thrown away to keep the connection; beyond, it is closed."""
-
-
-class Limits(Struct, frozen=True):
-    """What one connection may make the gateway hold, in bytes, requests and seconds."""
-
-    head_bytes: int = 64 * 1024
-    body_bytes: int = 32 * 1024 * 1024
-    pipelined_bytes: int = 64 * 1024
-    requests_per_connection: int = 1000
-
-
-class Request:
-    """A request as far as it has been read: the head is whole, the body when `is_complete`."""
-
-    __slots__ = (
-        "body",
-        "discard",
-        "headers",
-        "is_complete",
-        "is_too_large",
-        "keep_alive",
-        "method",
-        "path",
-        "target",
-        "version",
-    )
-
-    def __init__(self, method: bytes, target: bytes, version: str, headers: Headers, *, keep_alive: bool) -> None:
-        self.method = method
-        self.target = target
-        self.path = target.partition(b"?")[0].decode("ascii", "replace")
-        """Without the query, as sent; bytes that are not ASCII appear as U+FFFD."""
-        self.version = version
-        self.headers = headers
-        self.keep_alive = keep_alive
-        self.body = bytearray()
-        self.discard = False
-        self.is_complete = False
-        self.is_too_large = False
-
-    @property
-    def expects_continue(self) -> bool:
-        return self.version != "1.0" and has_token(self.headers, b"expect", b"100-continue")
-
-    @property
-    def content_length(self) -> int | None:
-        value = self.headers.get(b"content-length")
-        return int(value) if value is not None else None
 
 
 class Exchange(Protocol):
@@ -109,7 +60,7 @@ class ServerConnection:
         self._handler = handler
         self._limits = limits
         self.deadlines = deadlines
-        self._reading = _RequestReader(limits)
+        self._reading = RequestReader(limits)
         self._news = trio.Event()
         self._served = 0
         self._at_eof = False
@@ -129,9 +80,9 @@ class ServerConnection:
                 await self._serve()
                 nursery.cancel_scope.cancel(reason="served")
         finally:
-            if self.loss is None:
+            if self.loss is None and not self._is_in_an_answer():
                 self.transport.close()
-            else:
+            else:  # an end that could be taken for an answer's own must not look like one
                 self.transport.reset()
 
     def finish(self) -> None:
@@ -158,31 +109,32 @@ class ServerConnection:
             and self._served < self._limits.requests_per_connection
         )
 
+    def _is_in_an_answer(self) -> bool:
+        response = self._response
+        return response is not None and response.has_started and not response.is_finished
+
     # The reading task
 
     async def _read(self) -> None:
         try:
             while data := await self.transport.receive():
-                self._received(data)
+                if not self._lingering and not self._reading.take(data):
+                    self._lose(Kind.CLIENT_OVERRAN)
+                    self.transport.reset()  # whatever waits for this client, in a write or for its words, ends here
+                    break
+                self._news.set()
         except TransportBroken:
             pass
         self._at_eof = True
-        self._leave(Kind.CLIENT_LEFT)
+        if self._response is not None and not self._response.is_finished:
+            self._lose(Kind.CLIENT_LEFT)
         self._news.set()
 
-    def _received(self, data: bytes) -> None:
-        if self._lingering:
-            return
-        if not self._reading.take(data):
-            self._leave(Kind.CLIENT_OVERRAN)
-        self._news.set()
-
-    def _leave(self, kind: Kind) -> None:
+    def _lose(self, kind: Kind) -> None:
+        self.loss = self.loss or kind
         response = self._response
-        if response is not None and not response.is_finished:
-            self.loss = self.loss or kind
-            if response.when_client_leaves is not None:
-                response.when_client_leaves(kind)
+        if response is not None and not response.is_finished and response.when_client_leaves is not None:
+            response.when_client_leaves(kind)
 
     # The serving task
 
@@ -219,6 +171,7 @@ class ServerConnection:
             if self._at_eof:
                 raise gone(Kind.CLIENT_LEFT)
             if not await self._hear(due):
+                request.keep_alive = False  # who is late with this body would be late with the rest of it
                 raise _late(Deadline.BODY, "the request's body", self.deadlines.body)
         if request.is_too_large and not request.discard:
             raise _too_large(self._limits.body_bytes)
@@ -261,6 +214,8 @@ class ServerConnection:
         if request.expects_continue and not request.is_complete and not request.body:
             await Response(self, request).send_continue()
         await self._whole_body(request)
+        if self._at_eof:
+            raise gone(Kind.CLIENT_LEFT)
         await exchange.respond(request, response)
 
     async def _refuse_head(self, fault: Fault) -> None:
@@ -307,116 +262,3 @@ def _late(deadline: Deadline, what: str, limit: float) -> TurnError:
 
 def _too_large(limit: int) -> TurnError:
     return TurnError(Fault(Kind.BODY_TOO_LARGE, f"The request body is larger than {limit} bytes."))
-
-
-class _RequestReader:
-    """Bytes to requests. Sans-I/O; holds at most one read's requests and `pipelined_bytes` behind them."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._parser = httptools.HttpRequestParser(self)
-        self._requests: deque[Request] = deque()
-        self._newest: Request | None = None
-        self._behind = bytearray()
-        self._fault: Fault | None = None
-        self._head_bytes = 0
-        self._target = b""
-        self._headers: Headers = {}
-        self.began_at: float | None = None
-        """When the head that is being read began."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there is anything of a request that has not been answered."""
-        return self.began_at is not None or bool(self._requests) or bool(self._behind)
-
-    @property
-    def is_owed_bytes(self) -> bool:
-        """Whether the client may still be sending: closing now could destroy what it has yet to read."""
-        body_missing = self._newest is not None and not self._newest.is_complete
-        return body_missing or bool(self._behind) or self._fault is not None or self.began_at is not None
-
-    def take(self, data: bytes) -> bool:
-        """Parse, or keep behind a request that is still to be answered; False if that is too much."""
-        if self._requests and self._requests[-1].is_complete:
-            self._behind += data
-            return len(self._behind) <= self._limits.pipelined_bytes
-        self._feed(data)
-        return True
-
-    def next_request(self) -> Request | None:
-        """The oldest request whose head is whole. Raises TurnError for a broken or oversized head."""
-        if not self._requests and self._behind:
-            behind, self._behind = bytes(self._behind), bytearray()
-            self._feed(behind)
-        if self._requests:
-            return self._requests[0]
-        self.raise_if_broken()
-        return None
-
-    def done_with(self, request: Request) -> None:
-        if self._requests and self._requests[0] is request:
-            self._requests.popleft()
-
-    def raise_if_broken(self) -> None:
-        if self._fault is not None:
-            raise TurnError(self._fault)
-
-    def _feed(self, data: bytes) -> None:
-        if self._fault is not None:
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # An upgrade is an offer; we decline by answering as if it had not been made (RFC 9110, 7.8).
-            self._parser = httptools.HttpRequestParser(self)
-            self._behind += data[upgrade.args[0] :]
-        except httptools.HttpParserError as error:
-            self._fault = Fault(Kind.BAD_REQUEST, f"The request is not valid HTTP/1.1: {error}.")
-        if self.began_at is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > self._limits.head_bytes:
-                self._fault = Fault(Kind.HEAD_TOO_LARGE, f"The head is larger than {self._limits.head_bytes} bytes.")
-
-    # Called by the parser
-
-    def on_message_begin(self) -> None:
-        self.began_at = trio.current_time()
-        self._target = b""
-        self._headers = {}
-
-    def on_url(self, url: bytes) -> None:
-        self._target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        add_header(self._headers, name, value)
-
-    def on_headers_complete(self) -> None:
-        parser = self._parser
-        request = Request(
-            parser.get_method(),
-            self._target,
-            parser.get_http_version(),
-            self._headers,
-            keep_alive=parser.should_keep_alive(),
-        )
-        if b"host" not in self._headers and request.version == "1.1":
-            self._fault = Fault(Kind.BAD_REQUEST, "The request has no Host header field.")
-        self.began_at = None
-        self._head_bytes = 0
-        self._newest = request
-        self._requests.append(request)
-
-    def on_body(self, data: bytes) -> None:
-        request = self._newest
-        if request is None or request.discard or request.is_too_large:
-            return
-        if len(request.body) + len(data) > self._limits.body_bytes:
-            request.is_too_large = True
-            request.body.clear()
-        else:
-            request.body += data
-
-    def on_message_complete(self) -> None:
-        if self._newest is not None:
-            self._newest.is_complete = True

@@ -68,17 +68,19 @@ class Pool:
 
     async def acquire(self, *, fresh: bool = False) -> ClientConnection:
         """An idle connection or a new one; its place is taken until `release`. Raises TurnError."""
+        due: float | None = None
         try:
             self._places.acquire_nowait()
         except trio.WouldBlock:
-            await self._wait_for_place()
+            due = trio.current_time() + seconds(self._connect_deadline)
+            await self._wait_for_place(due)
         try:
             while self._idle and not fresh:
                 _, connection = self._idle.pop()
                 if not connection.is_stale():
                     return connection
                 connection.transport.close()
-            return await self._connect()
+            return await self._connect(due or trio.current_time() + seconds(self._connect_deadline))
         except BaseException:
             self._places.release()
             raise
@@ -91,15 +93,15 @@ class Pool:
         else:
             connection.transport.close()
 
-    async def _wait_for_place(self) -> None:
-        with trio.move_on_after(seconds(self._connect_deadline)) as patience:
+    async def _wait_for_place(self, due: float) -> None:
+        with trio.move_on_at(due) as patience:
             await self._places.acquire()
         if patience.cancelled_caught:
             raise TurnError(Fault(Kind.UPSTREAM_OVERLOADED, "All connections to the upstream are in use."))
 
-    async def _connect(self) -> ClientConnection:
+    async def _connect(self, due: float) -> ClientConnection:
         try:
-            with trio.move_on_after(seconds(self._connect_deadline)) as patience:
+            with trio.move_on_at(due) as patience:
                 return ClientConnection(await self._open_transport())
         except (OSError, ssl.SSLError, trio.BrokenResourceError) as error:
             log.warning("cannot connect to %s port %d: %s", self._host, self._port, error)

@@ -77,7 +77,8 @@ class ToolCalls:
         if id_ is None:
             known = index is not None and 0 <= index < len(self._calls) and self._calls[index].said_index == index
             return known and name is None and self._find(index, None, None) is self._calls[index or 0]
-        return index == len(self._calls) and id_ not in _NO_ID and bool(name) and self._find(index, id_, name) is None
+        is_fresh = id_ not in _NO_ID and all(call.id != id_ for call in self._calls)
+        return index == len(self._calls) and is_fresh and bool(name) and self._find(index, id_, name) is None
 
     def place(self, index: int | None, id_: str | None, name: str | None, arguments: str) -> Placed:
         """Find the delta's call, or begin one. Raises TooManyCalls."""
@@ -88,26 +89,46 @@ class ToolCalls:
             number = len(self._calls)
             if number >= MOST_CALLS:
                 raise TooManyCalls(f"more than {MOST_CALLS} tool calls in one answer")
-            call = Call(number, index, said_id, said_id or f"call_{uuid.uuid4().hex[:24]}", name or "")
+            call = Call(number, index, said_id, self._fresh_id(said_id), name or "")
             self._calls.append(call)
             news = name
         else:
+            call.said_id = call.said_id or said_id
             news = self._more_of_the_name(call, name)
         call.take(arguments)
         return Placed(call, is_new, news, arguments)
 
     def _find(self, index: int | None, id_: str | None, name: str | None) -> Call | None:
-        if id_ is not None:
-            same = [call for call in self._calls if call.said_id == id_]
-            return same[-1] if same else None
-        if index is None:
-            last = self._calls[-1] if self._calls else None
-        else:
-            at_index = [call for call in self._calls if call.said_index == index]
-            last = at_index[-1] if at_index else self._unnumbered(index)
-        if last is not None and name and last.name and self._begins_another(last, name):
+        """The call that a delta goes on with; None if it begins one."""
+        if id_ is not None and (same := self._with_id(id_, index, name)) is not None:
+            return same
+        last = self._last_at(index)
+        if last is None:
             return None
-        return last
+        if id_ is not None:
+            # An id that is new with a name is a new call; without one it is late, or changes with every delta.
+            return None if name and (last.said_id is not None or last.length) else last
+        return None if name and last.name and self._begins_another(last, name) else last
+
+    def _with_id(self, id_: str, index: int | None, name: str | None) -> Call | None:
+        same = [call for call in self._calls if call.said_id == id_]
+        if not same:
+            return None
+        call = same[-1]
+        is_another = name and call.name and name != call.name and index is not None and index != call.said_index
+        return None if is_another else call
+
+    def _last_at(self, index: int | None) -> Call | None:
+        if index is None:
+            return self._calls[-1] if self._calls else None
+        at_index = [call for call in self._calls if call.said_index == index]
+        return at_index[-1] if at_index else self._unnumbered(index)
+
+    def _fresh_id(self, said: str | None) -> str:
+        """The server's id, unless it gave the same one to another call."""
+        if said is None or any(call.id == said for call in self._calls):
+            return f"call_{uuid.uuid4().hex[:24]}"
+        return said
 
     def _unnumbered(self, index: int) -> Call | None:
         """The call that began without an index and turns out to have this number."""

@@ -48,7 +48,7 @@ class Delta(Struct, gc=False):
 
 class Choice(Struct, gc=False):
     delta: Delta
-    index: int = 0
+    index: int
     finish_reason: str | None = None
 
 
@@ -81,15 +81,20 @@ encode = msgspec.json.encode
 def decode_object(data: bytes) -> dict[str, Any]:
     """Any JSON object, also one with escaped lone surrogates, which become U+FFFD. Raises ValueError."""
     try:
-        value = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
-        value = json.loads(_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text))
+        value = _decode_any(data)
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 — a value error of the peer's data, not of a caller
     return value
+
+
+def _decode_any(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        text = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
+        return json.loads(_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def report(usage: Usage) -> UsageReported:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from engine.errors import Fault, Kind
 
 LONGEST_MESSAGE = 4096
 """Characters of an upstream's error text that are passed on; some servers send the whole prompt back."""
+LONGEST_WORD = 256
+"""Characters of its code, type and param."""
 _PASSED_ON = (b"x-ratelimit-", b"anthropic-ratelimit-")
 
 
@@ -75,23 +78,41 @@ def _error_of(answer: dict[str, Any]) -> dict[str, Any] | None:
 
 def _fault(status: int, said: dict[str, Any]) -> Fault:
     kind = _kind(status)
+    if said.get("type") == "authentication_error" or said.get("code") == "invalid_api_key":
+        kind = Kind.UPSTREAM_CREDENTIALS
     if kind is Kind.UPSTREAM_CREDENTIALS:
         # The client's key was right. What the upstream says may show a part of the operator's.
         return Fault(kind, "The upstream did not accept the gateway's credentials.")
     message = said.get("message")
     text = message if isinstance(message, str) and message else f"The upstream answered with status {status}."
-    if len(text) > LONGEST_MESSAGE:
-        text = text[:LONGEST_MESSAGE] + " […]"
-    code, type_, param = said.get("code"), said.get("type"), said.get("param")
+    code = said.get("code")
     return Fault(
         kind,
-        text,
-        param=param if isinstance(param, str) else None,
-        code=str(code) if isinstance(code, str | int) and not isinstance(code, bool) else None,
-        type=type_ if isinstance(type_, str) else None,
+        _shown(text),
+        param=_word(said.get("param")),
+        code=str(code) if isinstance(code, int) and not isinstance(code, bool) else _word(code),
+        type=_word(said.get("type")),
         status_said=status,
-        more={key: value for key, value in said.items() if key not in _OWN},
+        more=_small({key: value for key, value in said.items() if key not in _OWN}),
     )
+
+
+def _shown(text: str) -> str:
+    """An upstream's message, cut, and without a credential that it may quote (debug pages show the request)."""
+    text = _BEARER.sub(r"\1[…]", text)
+    return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + " […]"
+
+
+def _word(value: object) -> str | None:
+    return value[:LONGEST_WORD] if isinstance(value, str) else None
+
+
+def _small(more: dict[str, Any]) -> dict[str, Any]:
+    """Further members, unless they are a document of their own."""
+    return more if len(msgspec.json.encode(more)) <= LONGEST_MESSAGE else {}
+
+
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',}]+")
 
 
 _OWN = frozenset(("message", "type", "param", "code", "object", "detail", "error"))

@@ -19,7 +19,9 @@ def upstream_body(prompt: Prompt, model: str, *, ask_usage: bool) -> bytes:
     client wants it, where a whole answer must have it, or where the operator counts it (`ask_usage`).
     """
     ask_usage = ask_usage or prompt.wants_usage or not prompt.wants_stream
-    if prompt.wants_stream and model == prompt.model and prompt.wants_usage == ask_usage:
+    is_right = prompt.wants_stream and model == prompt.model and prompt.wants_usage == ask_usage
+    if is_right and prompt.body.count(b'"model"') == 1 and b"\\u" not in prompt.body:
+        # With the key twice, or once more in escapes, a parser that takes the first would see a model not allowed.
         return prompt.body
     fields = _fields.decode(prompt.body)
     fields["model"] = Raw(msgspec.json.encode(model))
@@ -30,6 +32,6 @@ def upstream_body(prompt: Prompt, model: str, *, ask_usage: bool) -> bytes:
 
 
 def _with_usage(options: Raw | None) -> Raw:
-    said = _fields.decode(options) if options is not None and options != b"null" else {}
+    said = _fields.decode(options) if options is not None and bytes(options) != b"null" else {}
     said["include_usage"] = _TRUE
     return Raw(msgspec.json.encode(said))

@@ -38,6 +38,8 @@ KNOWN_REASONS = frozenset(map(str, FinishReason))
 NOT_A_CHUNK = Fault(Kind.UPSTREAM_PROTOCOL, "The upstream sent an event that is not a chat completion chunk.")
 _TRIES = 3
 """Events of a read that are parsed one by one to find a form: the role's, the first text's, and one to spare."""
+_LONGEST_REASON = 64
+"""Characters of a server's own word for the end that are remembered."""
 _MOST_CHOICES = 128
 """OpenAI's limit of `n`; a bound on what a stream can make the gateway remember."""
 
@@ -91,7 +93,7 @@ class StreamReader:
         for event in self._sse.close():
             if self._end is None and (event.data.strip() == DONE or _is_json(event.data)):
                 self._take(event)
-        if self._end is None and any(state.last_chunk is not None for state in self._choices.values()):
+        if self._end is None and self._choices and all(state.last_chunk for state in self._choices.values()):
             self._complete()
         return self._burst()
 
@@ -106,7 +108,7 @@ class StreamReader:
             return
         try:
             chunk = decode_chunk(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             self._take_irregular(event)
             return
         if len(chunk.choices) != 1 or chunk.usage is not None or chunk.error is not None or event.name is not None:
@@ -198,7 +200,9 @@ class StreamReader:
         mended = {**choice, "index": number, "delta": delta}
         mended.pop("message", None)
         reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
+        if not isinstance(reason, str) or not reason:
+            mended["finish_reason"] = reason = None
+        if reason is not None:
             self._hold_finish(chunk, mended, events, state, reason)
         elif events or not _is_empty(mended):
             self._frames.append(Frame(encode({**chunk, "choices": [mended]}), tuple(events)))
@@ -214,7 +218,7 @@ class StreamReader:
         if said.lower() in BROKEN_OFF:
             self._end = Failed(Fault(Kind.UPSTREAM_TRUNCATED, f"The upstream broke off the answer ({said})."))
             return
-        state.reason, state.said_reason = finish_reason(said), said
+        state.reason, state.said_reason = finish_reason(said), said[:_LONGEST_REASON]
         if events:
             unfinished = {**choice, "finish_reason": None}
             self._frames.append(Frame(encode({**chunk, "choices": [unfinished]}), tuple(events)))
@@ -294,11 +298,13 @@ def _regular_events(delta: Delta, state: ChoiceState) -> tuple[Event, ...] | Non
     text, reasoning = delta.content, delta.reasoning_content or delta.reasoning
     if text:
         event: Event = TextDelta(state.index, text)
-        return (ReasoningDelta(state.index, reasoning), event) if reasoning else (event,)
+        if reasoning or delta.refusal:
+            return None
+        return (event,)
+    if delta.refusal:
+        return None if reasoning else (RefusalDelta(state.index, delta.refusal),)
     if reasoning:
         return (ReasoningDelta(state.index, reasoning),)
-    if delta.refusal:
-        return (RefusalDelta(state.index, delta.refusal),)
     if delta.function_call is not msgspec.UNSET or delta.audio is not msgspec.UNSET:
         return None
     return ()
@@ -307,7 +313,9 @@ def _regular_events(delta: Delta, state: ChoiceState) -> tuple[Event, ...] | Non
 def _regular_calls(delta: Delta, state: ChoiceState) -> tuple[Event, ...] | None:
     """One call's delta as the protocol has it, or None. Nothing is placed unless it is certain that it fits."""
     calls = delta.tool_calls
-    if calls is None or len(calls) != 1 or delta.content or delta.reasoning_content or delta.refusal:
+    if calls is None or len(calls) != 1 or delta.content or delta.refusal:
+        return None
+    if delta.reasoning_content or delta.reasoning or delta.function_call is not msgspec.UNSET:
         return None
     piece = calls[0]
     function = piece.function

@@ -20,6 +20,7 @@ from engine.events import (
     TextDelta,
     ToolArgumentsDelta,
     ToolCallStarted,
+    ToolNameDelta,
 )
 
 Json = dict[str, Any]
@@ -31,7 +32,7 @@ class ChoiceState:
     def __init__(self, index: int, *, think_tags: bool) -> None:
         self.index = index
         self.calls = ToolCalls()
-        self.has_function_call = False
+        self.function_name: str | None = None
         self.tags = ThinkTags() if think_tags else None
         self.last_chunk: Json | bytes | None = None
         """The chunk that carries the finish reason, held until it is certain that nothing follows it: as the bytes it
@@ -44,7 +45,7 @@ class ChoiceState:
         if self.reason in (None, FinishReason.STOP):
             if len(self.calls):
                 return FinishReason.TOOL_CALLS
-            return FinishReason.FUNCTION_CALL if self.has_function_call else FinishReason.STOP
+            return FinishReason.FUNCTION_CALL if self.function_name is not None else FinishReason.STOP
         assert self.reason is not None
         return self.reason
 
@@ -72,11 +73,22 @@ def mend_delta(said: object, state: ChoiceState) -> tuple[Json, list[Event]]:
     elif "tool_calls" in delta:
         del delta["tool_calls"]
     if delta.get("function_call"):
-        state.has_function_call = True
+        delta["function_call"] = _mend_function_call(delta["function_call"], state)
         events.append(OtherContent(state.index))
     elif delta.get("audio"):
         events.append(OtherContent(state.index))
     return delta, events
+
+
+def _mend_function_call(said: Any, state: ChoiceState) -> Any:
+    """The legacy form of a call: its name once, however often it is said."""
+    if not isinstance(said, dict):
+        return said
+    call: Json = dict(said)
+    if state.function_name is not None and call.get("name") == state.function_name:
+        del call["name"]
+    state.function_name = state.function_name or str(call.get("name") or "")
+    return call
 
 
 def _flatten_content(delta: Json) -> None:
@@ -153,6 +165,8 @@ def say_call(choice: int, placed: Placed) -> list[Event]:
     call = placed.call
     if placed.is_new:
         events.append(ToolCallStarted(choice, call.number, call.id, call.name))
+    elif placed.name:
+        events.append(ToolNameDelta(choice, call.number, placed.name))
     if placed.arguments:
         events.append(ToolArgumentsDelta(choice, call.number, placed.arguments))
     return events

@@ -7,8 +7,11 @@ in meaning. A whole read is then split in one call, which is most of the differe
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from engine.dialects.chat.chunks import decode_object
 from engine.events import Frame, ReasoningDelta, TextDelta
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -63,6 +66,14 @@ class TextRun:
         return texts if is_run else [b'"']
 
 
+def _says_only_text(chunk: dict[str, Any]) -> bool:
+    """Whether a chunk has nothing beside its text that would have to be added up (log probabilities, token ids)."""
+    (choice,) = chunk["choices"]
+    said = [key for key, value in choice["delta"].items() if value is not None and key != "role"]
+    beside = [key for key, value in choice.items() if value is not None and key not in ("index", "delta")]
+    return len(said) == 1 and not beside
+
+
 class RunLearner:
     """Keeps the form that is worth looking for."""
 
@@ -85,6 +96,9 @@ class RunLearner:
         """Take the form of a chunk that was decoded to this one event, if its text stands in it plainly and once."""
         if not self.is_learning:
             return
+        self._unused += 1
+        if not _says_only_text(decode_object(data)):
+            return
         text = event.text.encode()
         for key in _KEYS[type(event)]:
             if data.count(b'"' + key + b'"') != 1:
@@ -93,5 +107,4 @@ class RunLearner:
                 start = data.find(opening) + len(opening)
                 if start >= len(opening) and data[start : start + len(text) + 1] == text + b'"':
                     self.run = TextRun(data[:start], data[start + len(text) :], type(event), event.choice)
-                    self._unused += 1
                     return

@@ -6,6 +6,7 @@ what was said last.
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import Any
 
 from engine.dialects.chat.chunks import decode_object, encode
@@ -27,20 +28,22 @@ def take_apart(body: bytes) -> bytes:
         raise ValueError("not a chat completion: it has no choices")
     envelope = {key: value for key, value in answer.items() if key not in ("choices", "usage")}
     envelope["object"] = "chat.completion.chunk"
-    chunks = [{**envelope, "choices": [choice]} for choice in map(_as_delta, answer["choices"])]
+    chunks = [{**envelope, "choices": [choice]} for choice in starmap(_as_delta, enumerate(answer["choices"]))]
     if answer.get("usage"):
         chunks.append({**envelope, "choices": [], "usage": answer["usage"]})
     return b"".join(b"data: " + encode(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
 
 
-def _as_delta(choice: Any) -> Json:
+def _as_delta(at: int, choice: Any) -> Json:
     said: Json = choice if isinstance(choice, dict) else {}
     delta = dict(said.get("message") or {})
     if isinstance(delta.get("tool_calls"), list):
         delta["tool_calls"] = [
             {**call, "index": at} if isinstance(call, dict) else call for at, call in enumerate(delta["tool_calls"])
         ]
-    return {**{key: value for key, value in said.items() if key != "message"}, "delta": delta}
+    index = said.get("index")
+    others = {key: value for key, value in said.items() if key != "message"}
+    return {**others, "index": index if isinstance(index, int) else at, "delta": delta}
 
 
 class Assembler:
@@ -105,7 +108,7 @@ class Assembler:
         for key, value in delta.items():
             if key in _JOINED and isinstance(value, str):
                 self._texts.setdefault((index, key), []).append(value)
-            elif key == "tool_calls":
+            elif key == "tool_calls" and value:
                 self._add_calls(index, message.setdefault("tool_calls", []), value)
             elif value is not None:
                 message[key] = _merged(message.get(key), value) if key != "role" else value
