@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 Route = Callable[["Exchange", Request, Response], Awaitable[None]]
 
 _CLIENTS_OWN_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_LOSSES: dict[Kind, Ending] = {Kind.CLIENT_LEFT: "client_left", Kind.CLIENT_STALLED: "client_stalled"}
+_LOSSES: dict[Kind, Ending] = {
+    Kind.CLIENT_LEFT: "client_left",
+    Kind.CLIENT_STALLED: "client_stalled",
+    Kind.CLIENT_OVERRAN: "cancelled",
+}
 
 
 class Exchange:
@@ -48,9 +52,11 @@ class Exchange:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """What every answer has: the request's id, under the name that the client's SDK looks for."""
-        name = b"request-id" if self.surface is Surface.MESSAGES else b"x-request-id"
-        return [(name, self.id.encode())]
+        """What every answer has: the request's id; Anthropic's SDKs look for it under a name of their own as well."""
+        fields = [(b"x-request-id", self.id.encode())]
+        if self.surface is Surface.MESSAGES:
+            fields.append((b"request-id", self.id.encode()))
+        return fields
 
     async def respond(self, request: Request, response: Response) -> None:
         """Do what the route does. Raises TurnError. A bug ends here, as a fault of ours."""
@@ -94,7 +100,7 @@ class Exchange:
 
     def _ending(self, fault: Fault | None, loss: Kind | None) -> Ending:
         if loss is not None:
-            return _LOSSES.get(loss, "cancelled")
+            return _LOSSES.get(loss, "failed")
         if fault is not None:
             return "refused" if fault.origin is Origin.CLIENT or fault.kind is Kind.GATEWAY_BUSY else "failed"
         return "completed" if self.seen is not None and self.seen.is_whole else "cancelled"

@@ -122,7 +122,8 @@ class Gateway:
         exchange.seen = answer.seen
         turn = Turn(keep_alive=keep_alive, total=deadlines.total)
         response.when_client_leaves = lambda kind: turn.leave(gone(kind))
-        with self._limits.lease(exchange.tenant):
+        with self._limits.lease(exchange.tenant) as place:
+            response.when_finished = place.release
             self._turns.add(turn)
             try:
                 await turn.run(route, answer)

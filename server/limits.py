@@ -48,14 +48,23 @@ class TurnLimits:
 class TurnLease:
     """A place for one turn, from `with` to its end."""
 
-    __slots__ = ("_limits", "_tenant")
+    __slots__ = ("_is_held", "_limits", "_tenant")
 
     def __init__(self, limits: TurnLimits, tenant: str) -> None:
         self._limits = limits
         self._tenant = tenant
+        self._is_held = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> TurnLease:
         self._limits.take(self._tenant)
+        self._is_held = True
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self._limits.give_back(self._tenant)
+        self.release()
+
+    def release(self) -> None:
+        """Give the place back, if that has not been done: at the answer's last byte, or at the latest with the turn."""
+        if self._is_held:
+            self._is_held = False
+            self._limits.give_back(self._tenant)

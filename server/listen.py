@@ -121,9 +121,14 @@ class Listener:
                 self._is_empty.set()
 
 
-async def watch_signals(on_first: Callable[[], None], on_second: Callable[[], None]) -> None:
+async def watch_signals(
+    on_first: Callable[[], None],
+    on_second: Callable[[], None],
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
     """Call one for the first SIGTERM or SIGINT, the other for each later one."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
         async for number in signals:
             log.info("%s: draining; once more to stop at once", signal.Signals(number).name)
             on_first()

@@ -85,7 +85,8 @@ async def _list(upstream: Http) -> list[dict[str, Any]]:
         with trio.move_on_after(LISTING):
             body = await _get(upstream, head)
         data = msgspec.json.decode(body or b"{}").get("data")
-        return [entry for entry in data or () if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+        entries = data if isinstance(data, list) else []
+        return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
     except (ConnectionLost, BadResponse, TurnError, msgspec.DecodeError, AttributeError) as error:
         log.warning("an upstream did not list its models: %s", error)
         return []

@@ -47,13 +47,13 @@ async def serve(config: Config, environment: Mapping[str, str]) -> None:
         connections=config.limits.connections,
         idle_seconds=config.limits.idle_connection_seconds,
     )
-    sockets = await open_sockets(config.server.host, config.server.port, "tidegate", say)
     try:
         async with trio.open_nursery() as process:
             process.start_soon(journal.run)
             process.start_soon(_expire_connections, gateway)
-            process.start_soon(watch_signals, lambda: _begin_drain(process, listener, gateway), listener.cancel)
-            await listener.serve(sockets)
+            # Before anybody knows that there is something to stop.
+            await process.start(watch_signals, lambda: _begin_drain(process, listener, gateway), listener.cancel)
+            await listener.serve(await open_sockets(config.server.host, config.server.port, "tidegate", say))
             process.cancel_scope.cancel(reason="served")
     finally:
         gateway.close()
@@ -79,9 +79,11 @@ def run(config: Config) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=config.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    status = 0
     try:
         trio.run(serve, config, os.environ)
-    except OSError as error:
-        say(f"tidegate: cannot listen on {config.server.host} port {config.server.port}: {error.strerror}")
-        return 1
-    return 0
+    except* OSError as errors:
+        status = 1
+        reason = errors.exceptions[0]
+        say(f"tidegate: cannot listen on {config.server.host} port {config.server.port}: {reason}")
+    return status

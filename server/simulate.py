@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import msgspec
 import trio
 
@@ -110,18 +108,18 @@ async def simulate(host: str, port: int) -> None:
     """Serve until a signal. Raises OSError if it cannot listen."""
     deadlines = Deadlines(drain=3600.0, grace=0.1)
     listener = Listener(SimulatedServer(), Limits(), deadlines, connections=10_000)
-    sockets = await open_sockets(host, port, "tidegate simulate", say)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch_signals, listener.cancel, listener.cancel)
-        await listener.serve(sockets)
+        await nursery.start(watch_signals, listener.cancel, listener.cancel)
+        await listener.serve(await open_sockets(host, port, "tidegate simulate", say))
         nursery.cancel_scope.cancel(reason="served")
 
 
 def run(host: str, port: int) -> int:
     """Serve; the process's exit status."""
+    status = 0
     try:
         trio.run(simulate, host, port)
-    except OSError as error:
-        print(f"tidegate simulate: cannot listen on {host} port {port}: {error}", file=sys.stderr)  # noqa: T201
-        return 1
-    return 0
+    except* OSError as errors:
+        status = 1
+        say(f"tidegate simulate: cannot listen on {host} port {port}: {errors.exceptions[0]}")
+    return status

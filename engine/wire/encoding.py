@@ -50,18 +50,23 @@ class Inflater:
 
     def take(self) -> bytes:
         """What can be made now; empty when more has to come first. Raises BadCoding."""
+        while (inflate := self._ready()) is not None:
+            try:
+                made = inflate.decompress(self._waiting, MOST_AT_ONCE)
+            except zlib.error as error:
+                raise BadCoding(f"the body is not in its content encoding: {error}") from None
+            self._is_full = len(made) == MOST_AT_ONCE and not inflate.eof
+            self._waiting = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+            if made:
+                return made
+        return b""
+
+    def _ready(self) -> _Inflate | None:
+        """What can make something of what waits, if there is anything."""
         inflate = self._inflate or self._begin_deflate()
         if inflate is None or not (self._waiting or self._is_full):
-            return b""
-        if inflate.eof and (inflate := self._next_member()) is None:
-            return b""
-        try:
-            made = inflate.decompress(self._waiting, MOST_AT_ONCE)
-        except zlib.error as error:
-            raise BadCoding(f"the body is not in its content encoding: {error}") from None
-        self._is_full = len(made) == MOST_AT_ONCE and not inflate.eof
-        self._waiting = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-        return made if made or not inflate.eof else self.take()
+            return None
+        return self._next_member() if inflate.eof else inflate
 
     def _begin_deflate(self) -> _Inflate | None:
         """zlib's format (RFC 9110, 8.4.1.2), but some servers send it bare: two bytes tell (RFC 1950, 2.2)."""

@@ -52,10 +52,7 @@ class ClientConnection:
 
     def is_stale(self) -> bool:
         """Whether an idle connection was closed, or was sent something nobody asked for."""
-        try:
-            return self.transport.try_receive() is not None
-        except TransportBroken:
-            return True
+        return not self.transport.is_quiet()
 
     async def send(self, head: bytes, body: bytes) -> None:
         """Send a whole request. Raises ConnectionLost."""

@@ -42,8 +42,8 @@ class Request:
     def __init__(self, method: bytes, target: bytes, version: str, headers: Headers, *, keep_alive: bool) -> None:
         self.method = method
         self.target = target
-        self.path = target.partition(b"?")[0].decode("ascii", "replace")
-        """Without the query, as sent; bytes that are not ASCII appear as U+FFFD."""
+        self.path = _path_of(target)
+        """Without authority and query, as sent; bytes that are not ASCII appear as U+FFFD."""
         self.version = version
         self.headers = headers
         self.keep_alive = keep_alive
@@ -60,6 +60,14 @@ class Request:
     def content_length(self) -> int | None:
         value = self.headers.get(b"content-length")
         return int(value) if value is not None else None
+
+
+def _path_of(target: bytes) -> str:
+    """The path in a target in origin form or in absolute form (RFC 9112, 3.2)."""
+    path = target.partition(b"?")[0]
+    if path.lower().startswith((b"http://", b"https://")):
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return path.decode("ascii", "replace")
 
 
 class RequestReader:
@@ -145,8 +153,8 @@ class RequestReader:
     def _decline_upgrade(self, rest: bytes) -> None:
         """An upgrade is an offer; we answer as if it had not been made (RFC 9110, 7.8).
 
-        The parser stops at the offer and takes what follows for another protocol. It is the request's body: a new parser
-        is told its length, lest it be read as a request of its own.
+        The parser stops at the offer and takes what follows for another protocol. It is the request's body: a new
+        parser is told its length, lest it be read as a request of its own.
         """
         request, self._is_declining = self._newest, False
         assert request is not None

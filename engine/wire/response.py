@@ -43,6 +43,8 @@ class Response:
         self.has_started = False
         self.is_finished = False
         """Whether the last byte has been handed to the kernel: after that, a client that leaves has left nothing."""
+        self.when_finished: Callable[[], None] | None = None
+        """Called once the client has its whole answer, while the turn may still tidy up."""
         self.keeps_alive = False
         self.bytes_sent = 0
         self.status: int | None = None
@@ -56,7 +58,7 @@ class Response:
         length = (b"content-length", str(len(rendered.body)).encode())
         self._begin(rendered.status, [*rendered.headers, length])
         await self._send(self._head + rendered.body if self._has_body else self._head)
-        self.is_finished = True
+        self._finish()
 
     def begin_stream(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Keep a head for a body in chunks; it goes out with the first write."""
@@ -74,7 +76,13 @@ class Response:
         if self._has_body and last and self._chunked:
             pieces.append(LAST_CHUNK)
         await self._send(b"".join(pieces))
-        self.is_finished = last
+        if last:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.is_finished = True
+        if self.when_finished is not None:
+            self.when_finished()
 
     def break_off(self, *, reset: bool) -> NoReturn:
         """End the connection in the middle of the answer: for simulated upstreams that fail on purpose."""

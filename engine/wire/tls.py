@@ -26,4 +26,4 @@ async def wrap(transport: SocketTransport, context: ssl.SSLContext, host: str) -
     except BaseException:
         transport.close()
         raise
-    return StreamTransport(stream, transport.close)
+    return StreamTransport(stream, transport.close, lambda: transport.is_quiet() and not stream.pending())

@@ -40,6 +40,9 @@ class Transport(Protocol):
     async def receive(self) -> bytes:
         """The same, waiting for it. Cancelled, nothing is lost."""
 
+    def is_quiet(self) -> bool:
+        """Whether nothing has come, not even the end: what an idle connection must be to be used again."""
+
     def finish_sending(self) -> None:
         """Say that nothing more comes (a TCP FIN), as far as the transport can without waiting."""
 
@@ -84,6 +87,15 @@ class SocketTransport(trio.abc.Stream):
             await self._wait(trio.lowlevel.wait_readable)
             if (data := self.try_receive()) is not None:
                 return data
+
+    def is_quiet(self) -> bool:
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except _BLOCKED:
+            return True
+        except OSError:
+            return False
+        return False
 
     async def _wait(self, until: Callable[[socket.socket], object]) -> None:
         try:
@@ -139,15 +151,22 @@ class SocketTransport(trio.abc.Stream):
 class StreamTransport:
     """Any trio stream as a transport: it can never tell at once, so everything waits.
 
-    `close_below` lets go of what the stream stands on without waiting, as closing a trio stream may.
+    `close_below` lets go of what the stream stands on without waiting, as closing a trio stream may; `is_quiet_below`
+    looks whether anything has come there.
     """
 
     PIECE = 16 * 1024
     """Bytes of one send: what progress is measured in, since a trio stream sends all or nothing."""
 
-    def __init__(self, stream: trio.abc.Stream, close_below: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        close_below: Callable[[], None],
+        is_quiet_below: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._stream = stream
         self._close_below = close_below
+        self._is_quiet_below = is_quiet_below
 
     def try_send(self, data: memoryview) -> int:  # noqa: ARG002 — never at once
         return 0
@@ -168,6 +187,9 @@ class StreamTransport:
             return bytes(await self._stream.receive_some(READ_SIZE))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise TransportBroken("broken") from error
+
+    def is_quiet(self) -> bool:
+        return self._is_quiet_below()
 
     def finish_sending(self) -> None:
         """A trio stream can only do this by waiting; the close that follows does as well."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec import Raw
 
@@ -9,6 +11,7 @@ from engine.prompt import Prompt
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _TRUE = Raw(b"true")
+_ESCAPED_KEY = re.compile(rb'\\u[0-9a-fA-F]{4}[^"\\]*"\s*:')
 
 
 def upstream_body(prompt: Prompt, model: str, *, ask_usage: bool) -> bytes:
@@ -20,8 +23,7 @@ def upstream_body(prompt: Prompt, model: str, *, ask_usage: bool) -> bytes:
     """
     ask_usage = ask_usage or prompt.wants_usage or not prompt.wants_stream
     is_right = prompt.wants_stream and model == prompt.model and prompt.wants_usage == ask_usage
-    if is_right and prompt.body.count(b'"model"') == 1 and b"\\u" not in prompt.body:
-        # With the key twice, or once more in escapes, a parser that takes the first would see a model not allowed.
+    if is_right and _names_one_model(prompt.body):
         return prompt.body
     fields = _fields.decode(prompt.body)
     fields["model"] = Raw(msgspec.json.encode(model))
@@ -29,6 +31,12 @@ def upstream_body(prompt: Prompt, model: str, *, ask_usage: bool) -> bytes:
     if ask_usage:
         fields["stream_options"] = _with_usage(fields.get("stream_options"))
     return msgspec.json.encode(fields)
+
+
+def _names_one_model(body: bytes) -> bool:
+    """Whether no reader of the body can see another model than we did: with the key twice (or once more in escapes),
+    some parsers take the first."""
+    return body.count(b'"model"') == 1 and (b"\\u" not in body or _ESCAPED_KEY.search(body) is None)
 
 
 def _with_usage(options: Raw | None) -> Raw:
