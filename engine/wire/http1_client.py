@@ -78,8 +78,6 @@ class ClientConnection:
         """The final response's head. Raises ConnectionLost, BadResponse."""
         while (head := self._reading.head) is None:
             await self._read()
-            if self._reading.head is None and self._reading.head_bytes > MOST_HEAD_BYTES:
-                raise BadResponse(f"the response's head is larger than {MOST_HEAD_BYTES} bytes")
         coding = head.headers.get(b"content-encoding", b"identity")
         try:
             self._inflater = Inflater(coding) if coding.strip().lower() not in (b"", b"identity") else None
@@ -146,6 +144,8 @@ class ClientConnection:
         reading = self._reading
         if data:
             reading.feed(data)
+            if reading.silent_bytes > MOST_HEAD_BYTES:
+                raise BadResponse(f"its head or trailers are larger than {MOST_HEAD_BYTES} bytes")
         elif reading.ends_at_eof:
             reading.is_complete = True
         else:
@@ -163,7 +163,9 @@ class _ResponseReader:
         self._headers: Headers = {}
         self._body: list[bytes] = []
         self.head: ResponseHead | None = None
-        self.head_bytes = 0
+        self.silent_bytes = 0
+        """Bytes of heads, chunk extensions and trailers: all that is not body."""
+        self._heard_body = False
         self.is_untouched = True
         self.is_complete = False
         self.has_extra = False
@@ -177,14 +179,15 @@ class _ResponseReader:
 
     def feed(self, data: bytes) -> None:
         self.is_untouched = False
-        if self.head is None:
-            self.head_bytes += len(data)
+        self._heard_body = False
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self.is_complete:
                 raise BadResponse(f"the response is not valid HTTP/1.1: {error}") from None
             self.has_extra = True
+        if self.head is None or not (self._heard_body or self.is_complete):
+            self.silent_bytes += len(data)
 
     def take_body(self) -> bytes:
         if not self._body:
@@ -198,9 +201,12 @@ class _ResponseReader:
     def on_message_begin(self) -> None:
         if self.is_complete:
             self.has_extra = True
-        self._headers = {}
+        if self.head is None:
+            self._headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.head is not None:
+            return  # a trailer, which says nothing of the head
         add_header(self._headers, name, value)
 
     def on_headers_complete(self) -> None:
@@ -210,6 +216,7 @@ class _ResponseReader:
             self.keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
+        self._heard_body = True
         if not self.has_extra:
             self._body.append(data)
 

@@ -83,6 +83,7 @@ class RequestReader:
         self._uncounted = 0
         """Bytes since something of a head or a body was whole: what the parser may be holding."""
         self._is_in_head = False
+        self._heard_head = False
         self._heard_body = False
         self._is_declining = False
         self._is_replaying = False
@@ -131,15 +132,16 @@ class RequestReader:
     def _feed(self, data: bytes) -> None:
         if self._fault is not None:
             return
-        was_in_head, self._heard_body = self._is_in_head, False
+        was_in_head, self._heard_head, self._heard_body = self._is_in_head, False, False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._decline_upgrade(data[upgrade.args[0] :])
+            if self._fault is None:
+                self._decline_upgrade(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
             self._refuse(Kind.BAD_REQUEST, f"The request is not valid HTTP/1.1: {error}.")
-        if (was_in_head and self._is_in_head) or self._is_in_trailers():
+        if (was_in_head and self._is_in_head and not self._heard_head) or self._is_in_trailers():
             self._uncounted += len(data)
             self._check_head(self._uncounted)
         else:
@@ -206,6 +208,7 @@ class RequestReader:
         self._check_request(request)
         self._is_declining = parser.should_upgrade()
         self._is_in_head = False
+        self._heard_head = True
         self.began_at = None
         if self._fault is None:
             self._newest = request
