@@ -141,7 +141,7 @@ class RequestReader:
             return
         except httptools.HttpParserError as error:
             self._refuse(Kind.BAD_REQUEST, f"The request is not valid HTTP/1.1: {error}.")
-        if (was_in_head and self._is_in_head and not self._heard_head) or self._is_in_trailers():
+        if not self._heard_head and (self._is_in_trailers() or (was_in_head and self._is_in_head)):
             self._uncounted += len(data)
             self._check_head(self._uncounted)
         else:
