@@ -9,7 +9,7 @@ class Prompt(Struct, frozen=True):
     """What a client asked for.
 
     `body` stays what the client sent: the upstream's dialect changes single top-level fields in it and leaves every
-    other byte (number precision, escapes, fields nobody here knows).
+    other field's bytes (number precision, escapes, fields nobody here knows).
     """
 
     dialect: str

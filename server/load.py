@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from engine.wire.http1 import HOP_BY_HOP
+from engine.wire.tls import client_context
 from server.config import FIELD_PATTERN, PATTERNS, Config, ModelConfig, UpstreamConfig
 from server.lines import line_of
 
@@ -160,6 +161,11 @@ def _upstream_complaints(
         yield f"{place}.key_env", f"the environment variable {upstream.key_env} is not set"
     if upstream.ca_file is not None and not Path(upstream.ca_file).is_file():
         yield f"{place}.ca_file", f"there is no file {upstream.ca_file}"
+    elif upstream.ca_file is not None:
+        try:
+            client_context(Path(upstream.ca_file))
+        except OSError as error:  # ssl.SSLError is one, too
+            yield f"{place}.ca_file", f"{upstream.ca_file} cannot be used: {error}"
     for header in upstream.pass_headers:
         if header.lower() in CREDENTIALS:
             yield f"{place}.pass_headers", f"`{header}` is the client's credential and never goes up"

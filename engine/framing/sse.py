@@ -128,7 +128,7 @@ class SseParser:
 
 
 def encode(data: bytes, name: bytes | None = None) -> bytes:
-    """One event in canonical form: LF line ends, `data: ` with its space, and one line, if `data` is JSON.
+    """One event in canonical form: LF line ends, `data: ` with its space, and one line. `data` is JSON without a CR.
 
     A line feed between JSON tokens is white space and cannot stand inside a JSON string, so a blank serves as well;
     clients whose parser keeps only the last data line are thereby served too.

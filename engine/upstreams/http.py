@@ -27,6 +27,8 @@ TAIL = 0.25
 answer by then; a server that keeps the connection open after `[DONE]` costs this, and the connection."""
 MOST_WHOLE_BYTES = 64 * 1024 * 1024
 """Bytes of an answer that comes in one piece, though a stream was asked for."""
+MOST_HELD_BYTES = 1024 * 1024
+"""Bytes of chunks that say nothing yet (a role, an annotation), which are held back until one does."""
 MOST_ERROR_BYTES = 64 * 1024
 """Bytes of an error answer that are read; what is beyond is never fetched."""
 
@@ -166,9 +168,13 @@ class HttpCall:
         if not _is_stream(head, data):
             return await self._whole(data)
         held: list[Burst] = []
+        taken = 0
         while True:
             burst = self._reader.feed(data) if data else self._reader.close()
+            taken += len(data) if burst.frames else 0
             held.append(burst)
+            if taken > MOST_HELD_BYTES:
+                raise BadResponse(f"it sent {MOST_HELD_BYTES} bytes of chunks that say nothing")
             if burst.says_something():
                 frames = tuple(frame for each in held for frame in each.frames)
                 return Burst(frames, burst.end)
@@ -246,16 +252,18 @@ class HttpCall:
         return self._connection
 
 
+_MARKS = (b"data:", b"event:", b"id:", b"retry:")
+
+
 def _is_stream(head: ResponseHead, data: bytes) -> bool:
-    """By its first bytes where they are JSON, whatever the head says; else by its content type, if it has one."""
-    if data.lstrip()[:1] == b"{":
+    """By its first bytes, whatever the head says, where they are JSON or an event; else by its content type."""
+    first = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if first[:1] in (b"{", b"["):
         return False
-    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind == b"text/event-stream":
+    if first[:1] == b":" or any(first[: len(mark)] == mark[: len(first)] for mark in _MARKS if first):
         return True
-    if kind.endswith(b"json") or kind == b"text/html":
-        return False
-    return data.lstrip(b"\xef\xbb\xbf\r\n").startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
+    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return kind == b"text/event-stream"
 
 
 def _late(deadline: Deadline, limit: float) -> TurnError:

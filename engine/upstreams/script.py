@@ -61,6 +61,8 @@ class CutHere(Exception):
 
 def script_of(prompt: Prompt) -> Script:
     """The script in the model's name or in the last message. Raises TurnError (bad_request) naming the word."""
+    if prompt.choices > MOST_CHOICES:
+        raise client_error(Kind.BAD_REQUEST, f"`n` is not right: a simulation has at most {MOST_CHOICES} choices.", "n")
     if prompt.last_words is not None and prompt.last_words.startswith(COMMAND):
         return parse_script(prompt.last_words.removeprefix(COMMAND).strip(), "messages")
     _, _, text = prompt.model.partition("/")
@@ -78,6 +80,9 @@ def parse_script(text: str, param: str) -> Script:
 
 MOST = {"size": 64 * 1024, "burst": 1024, "chunks": 10_000_000, "tools": 1000, "reasoning": 10_000_000}
 """Bounds of what one script can make the process hold or do in one step."""
+MOST_CHOICES = 128
+MOST_WRITE = 16 * 1024 * 1024
+"""Bytes of text in one write: choices, chunks and sizes multiply."""
 LONGEST_PAUSE = 86_400.0
 _WHOLE = ("chunks", "size", "burst", "tools", "reasoning", "seed")
 _SECONDS = ("pace", "delay")
@@ -139,10 +144,11 @@ def steps(script: Script, prompt: Prompt) -> Iterator[Step]:
     """The stream, write by write; `script.burst` chunks to a write. Raises CutHere where the script says so."""
     pending: list[bytes] = []
     pause = script.delay
+    burst = min(script.burst, max(1, MOST_WRITE // (max(script.size, 256) * prompt.choices)))
     for number, piece in enumerate(_pieces(script, prompt)):
         cut_here = number in (script.cut, script.reset)
         stalls = script.stall is not None and script.stall[1] == number
-        if pending and (len(pending) >= script.burst or cut_here or stalls):
+        if pending and (len(pending) >= burst or cut_here or stalls):
             yield Step(pause, b"".join(pending), len(pending))
             pending, pause = [], script.pace
         if cut_here:

@@ -1,4 +1,5 @@
-"""A client's bytes to requests. Sans-I/O, and strict: what is read in two ways somewhere is refused here."""
+"""A client's bytes to requests. No I/O (a clock, for the deadline of heads), and strict: what is read in two ways
+somewhere is refused here."""
 
 from __future__ import annotations
 
@@ -82,6 +83,8 @@ class RequestReader:
         self._fault: Fault | None = None
         self._uncounted = 0
         """Bytes since something of a head or a body was whole: what the parser may be holding."""
+        self._head_at_most = 0
+        """Bytes of all the reads that the head may stand in: below the limit, nothing has to be counted."""
         self._is_in_head = False
         self._heard_head = False
         self._heard_body = False
@@ -133,6 +136,7 @@ class RequestReader:
         if self._fault is not None:
             return
         was_in_head, self._heard_head, self._heard_body = self._is_in_head, False, False
+        self._head_at_most = len(data) + (self._head_at_most if was_in_head else 0)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -215,9 +219,9 @@ class RequestReader:
             self._requests.append(request)
 
     def _check_request(self, request: Request) -> None:
-        self._check_head(
-            len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.headers.items())
-        )
+        if self._head_at_most > self._limits.head_bytes:
+            fields = sum(len(name) + len(value) + 4 for name, value in request.headers.items())
+            self._check_head(len(request.target) + fields)
         if request.version not in ("1.0", "1.1"):
             self._refuse(Kind.BAD_REQUEST, "The request is not HTTP/1.1 or HTTP/1.0.")
         if request.version == "1.1" and b"host" not in request.headers:

@@ -133,6 +133,11 @@ def test_an_id_that_comes_late_belongs_to_the_call_that_waits_for_it() -> None:
     assert [call[1:] for call in calls(seen)] == [["f", "{}"]]
 
 
+def test_an_id_that_came_late_tells_its_call_from_the_next() -> None:
+    seen = answered(*at(0, piece("", name="f"), piece("", id="a"), begun("b", "g")))
+    assert [call[1] for call in calls(seen)] == ["f", "g"]
+
+
 def test_an_id_that_changes_in_every_delta_is_one_call_where_the_index_stays() -> None:
     seen = answered(*at(0, begun("a1", "f"), piece('{"x"', id="a2"), piece(":1}", id="a3")))
     assert calls(seen) == [["a1", "f", '{"x":1}']]

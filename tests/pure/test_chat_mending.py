@@ -149,7 +149,11 @@ def test_bytes_that_are_not_utf8_become_a_replacement_character() -> None:
 
 
 def test_audio_and_a_legacy_function_call_pass_and_are_known_to_be_content() -> None:
-    for delta in ({"audio": {"id": "x", "data": "AAAA"}}, {"function_call": {"name": "f", "arguments": ""}}):
+    for delta in (
+        {"audio": {"id": "x", "data": "AAAA"}},
+        {"function_call": {"name": "f", "arguments": ""}},
+        {"function_call": "odd"},
+    ):
         seen = read(stream(chunk(delta), chunk({}, "stop")))
         assert events_of(seen.written())[0]["choices"][0]["delta"] == delta
         assert OtherContent(0) in seen.events

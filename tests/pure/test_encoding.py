@@ -96,6 +96,13 @@ def test_what_is_not_in_its_coding_is_an_error(coding: bytes, junk: bytes) -> No
         inflated(coding, bytes_of(junk))
 
 
+def test_bare_deflate_that_begins_almost_like_zlib_s_format_is_told_from_it() -> None:
+    """The low bits of its first byte are as in a zlib header: only the check bits of RFC 1950, 2.2 differ."""
+    stored = b"\x08" + b"\x01\x00\xfe\xff" + b"a" + b"\x03\x00"
+    for pieces in every_cut(stored):
+        assert inflated(b"deflate", pieces) == b"a"
+
+
 def test_damage_in_the_middle_is_an_error() -> None:
     packed = bytearray(gzip.compress(bytes(range(256)) * 40, mtime=0))
     packed[-6] ^= 0xFF  # in the checksum

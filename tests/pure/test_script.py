@@ -128,6 +128,13 @@ def test_no_script_makes_the_process_hold_more_than_a_write_can(word: str) -> No
     assert script.burst * max(script.size, 200) <= 64 * 1024 * 1024
 
 
+def test_more_choices_than_anybody_may_ask_for_are_not_simulated() -> None:
+    with pytest.raises(TurnError, match="`n`"):
+        script_of(msgspec.structs.replace(PROMPT, choices=129))
+    most = msgspec.structs.replace(PROMPT, choices=128)
+    assert len(next(steps(Script(size=65536, burst=1024), most)).data) < 32 * 1024 * 1024
+
+
 def test_the_script_stands_behind_the_model_s_name_or_in_the_last_message() -> None:
     named = msgspec.structs.replace(PROMPT, model="simulated/chunks=3,nodone")
     assert script_of(named) == Script(chunks=3, nodone=True)

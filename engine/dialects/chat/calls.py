@@ -48,7 +48,7 @@ class Call:
             return False
         try:
             msgspec.json.decode("".join(self.pieces))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return False
         return True
 

@@ -38,6 +38,9 @@ KNOWN_REASONS = frozenset(map(str, FinishReason))
 NOT_A_CHUNK = Fault(Kind.UPSTREAM_PROTOCOL, "The upstream sent an event that is not a chat completion chunk.")
 _TRIES = 3
 """Events of a read that are parsed one by one to find a form: the role's, the first text's, and one to spare."""
+_WORTH_LEARNING = 1024
+"""Bytes behind a stream's first text in the same read, for which its form is worth learning at once: a short answer
+that comes whole has no use for it."""
 _LONGEST_REASON = 64
 """Characters of a server's own word for the end that are remembered."""
 _MOST_CHOICES = 128
@@ -57,6 +60,8 @@ class StreamReader:
         self._usage: Frame | None = None
         self._last_seen: bytes | None = None
         self._runs = RunLearner()
+        self._has_text = False
+        self._unread = 0
         self._frames: list[Frame] = []
         self._end: End | None = None
 
@@ -65,7 +70,7 @@ class StreamReader:
         try:
             self._read(data)
         except EventTooLarge as error:
-            self._end = Failed(Fault(Kind.UPSTREAM_PROTOCOL, f"The upstream's stream broke a limit: {error}."))
+            self._fail(Fault(Kind.UPSTREAM_PROTOCOL, f"The upstream's stream broke a limit: {error}."))
         return self._burst()
 
     def _read(self, data: bytes) -> None:
@@ -81,6 +86,7 @@ class StreamReader:
             cut = data.find(b"\n\n") + 2 if tries and self._runs.is_learning else 0
             piece, data = (data[:cut], data[cut:]) if cut > 1 else (data, b"")
             tries -= 1
+            self._unread = len(data)
             for event in self._sse.feed(piece):
                 if self._end is None:
                     self._take(event)
@@ -95,7 +101,18 @@ class StreamReader:
                 self._take(event)
         if self._end is None and self._choices and all(state.last_chunk for state in self._choices.values()):
             self._complete()
+        if self._end is None:
+            self._let_go_of_text()
         return self._burst()
+
+    def _fail(self, fault: Fault) -> None:
+        self._let_go_of_text()
+        self._end = Failed(fault)
+
+    def _let_go_of_text(self) -> None:
+        """What was held back as a possible tag is text after all, also of an answer that is not whole."""
+        for state in self._choices.values():
+            self._flush_tags(state)
 
     def _burst(self) -> Burst:
         frames, self._frames = tuple(self._frames), []
@@ -129,7 +146,9 @@ class StreamReader:
         self._last_seen = data
         self._frames.append(Frame(_one_line(data), events))
         if len(events) == 1 and isinstance(events[0], TextDelta | ReasoningDelta):
-            self._runs.learn(data, events[0])
+            if self._has_text or self._unread > _WORTH_LEARNING:
+                self._runs.learn(data, events[0])
+            self._has_text = True
 
     def _hold_regular(self, data: bytes, choice: Choice, state: ChoiceState) -> bool:
         """Hold a chunk that says nothing but why its choice ended, in the protocol's own word; False if it is not."""
@@ -151,20 +170,23 @@ class StreamReader:
             self._take_irregular(event)
 
     def _take_irregular(self, event: ServerSentEvent) -> None:
-        if event.data.strip() == DONE:
+        said = event.data.strip()
+        if said == DONE:
             self._complete()
             return
+        if not said and event.name is None:
+            return  # an event without data: some servers keep a stream alive by it
         try:
             self._take_object(event.name, decode_object(event.data))
         except ValueError:  # not a JSON object, or one that says more than can be kept track of
-            self._end = Failed(NOT_A_CHUNK)
+            self._fail(NOT_A_CHUNK)
 
     def _take_object(self, name: bytes | None, chunk: dict[str, Any]) -> None:
         fault = faults.read_error_event(chunk)
         if fault is None and name == b"error":
             fault = Fault(Kind.UPSTREAM_FAILED, "The upstream reported an error without saying which.")
         if fault is not None:
-            self._end = Failed(fault)
+            self._fail(fault)
             return
         self._take_chunk(chunk)
 
@@ -216,7 +238,7 @@ class StreamReader:
         said: str,
     ) -> None:
         if said.lower() in BROKEN_OFF:
-            self._end = Failed(Fault(Kind.UPSTREAM_TRUNCATED, f"The upstream broke off the answer ({said})."))
+            self._fail(Fault(Kind.UPSTREAM_TRUNCATED, f"The upstream broke off the answer ({said})."))
             return
         state.reason, state.said_reason = finish_reason(said), said[:_LONGEST_REASON]
         if events:
@@ -272,7 +294,7 @@ class StreamReader:
 
     def _new_choice(self, index: int) -> ChoiceState:
         if len(self._choices) >= _MOST_CHOICES:
-            self._end = Failed(NOT_A_CHUNK)
+            self._fail(NOT_A_CHUNK)
         state = ChoiceState(index, think_tags=self._think_tags)
         if self._end is None:
             self._choices[index] = state

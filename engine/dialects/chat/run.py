@@ -70,8 +70,8 @@ def _says_only_text(chunk: dict[str, Any]) -> bool:
     """Whether a chunk has nothing beside its text that would have to be added up (log probabilities, token ids)."""
     (choice,) = chunk["choices"]
     said = [key for key, value in choice["delta"].items() if value is not None and key != "role"]
-    beside = [key for key, value in choice.items() if value is not None and key not in ("index", "delta")]
-    return len(said) == 1 and not beside
+    added_up = choice.get("logprobs") is not None or any(isinstance(value, list) for value in choice.values())
+    return len(said) == 1 and not added_up
 
 
 class RunLearner:

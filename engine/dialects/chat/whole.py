@@ -101,6 +101,8 @@ class Assembler:
                 self._add_delta(index, whole["message"], value)
             elif key == "logprobs":
                 whole[key] = _joined_logprobs(whole[key], value)
+            elif isinstance(value, list):
+                whole[key] = _merged(whole.get(key), value)
             elif value is not None:
                 whole[key] = value
 
