@@ -43,7 +43,7 @@ class Relay:
         try:
             async for data in upstream:
                 end = (end + data)[-len(_TERMINATOR) :]
-                await self._pass_on(data, client)
+                await self._pass_on(bytes(data), client)
             if self._fault == "polite" and end != _TERMINATOR:
                 await client.send_all(b"%x\r\n%b\r\n" % (len(_LIE), _LIE) + _TERMINATOR)
         except trio.BrokenResourceError:

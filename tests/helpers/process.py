@@ -90,11 +90,11 @@ async def serving(*options: str, environment: Mapping[str, str] | None = None) -
             yield running
             process.kill()  # if it has not exited; then its pipes end, and with them the readers
     finally:
-        await _gone(process)
+        await _gone(process)  # noqa: ASYNC102 — it shields itself
 
 
 async def _gone(process: trio.Process) -> None:
-    with trio.CancelScope(shield=True):
+    with trio.move_on_after(STARTS, shield=True):
         process.kill()
         await process.wait()
         for pipe in (process.stdout, process.stderr):

@@ -56,7 +56,7 @@ class ScriptedUpstream:
     ) -> None:
         try:
             if self._leaving is not None:
-                await self._leaving.wait()
+                await self._leaving.wait()  # noqa: ASYNC102 — a test cancels it here
         finally:
             self.closed += 1
 
@@ -97,6 +97,7 @@ class RecordingAnswer:
 
     async def keep_alive(self) -> None:
         self.kept_alive.append(trio.current_time())
+        assert len(self.kept_alive) < 1000, "keep-alives without end"
         await _meet(next(self._keeping_alive, None))
 
 

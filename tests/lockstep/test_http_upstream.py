@@ -231,7 +231,7 @@ async def test_a_connection_that_ends_under_the_request_is_replaced_if_nothing_c
         assert text_of(await asked.result()) == "second"
 
 
-async def truncated(asked_error: Exception) -> None:
+def assert_truncated(asked_error: Exception) -> None:
     assert isinstance(asked_error, TurnError)
     assert asked_error.fault.kind is Kind.UPSTREAM_TRUNCATED
 
@@ -243,7 +243,7 @@ async def test_a_request_is_not_sent_again_once_a_byte_came_back(autojump_clock:
         await end.request()
         await end.send(b"H")
         end.close()
-        await truncated(await asked.error())
+        assert_truncated(await asked.error())
     assert (pool.opened, pool.leased) == (1, 0)
 
 
@@ -253,7 +253,7 @@ async def test_a_request_is_not_sent_again_for_a_new_connection(autojump_clock: 
         end = await pool.connection()
         await end.request()
         end.close()
-        await truncated(await asked.error())
+        assert_truncated(await asked.error())
     assert (pool.opened, pool.leased) == (1, 0)
 
 
@@ -265,7 +265,7 @@ async def test_a_request_is_sent_again_only_once(autojump_clock: MockClock) -> N
         fresh = await pool.connection()
         await fresh.request()
         fresh.close()
-        await truncated(await asked.error())
+        assert_truncated(await asked.error())
     assert (pool.opened, pool.leased) == (2, 0)
 
 

@@ -57,6 +57,19 @@ async def test_what_says_nothing_is_no_first_event(event: bytes, autojump_clock:
         assert asked.ended_at == 10
 
 
+async def test_what_says_nothing_is_not_kept_without_bound(autojump_clock: MockClock) -> None:
+    """Until the first event everything is held back, and 300 s are long enough for gigabytes."""
+    pool = LockstepPool()
+    async with beside(lambda: all_of(call(pool))) as asked:
+        end = await pool.connection()
+        await end.request()
+        await end.stream()
+        taken = await end.drip(chat.chunk(chat.ROLE * 300), most=20 * 1024 * 1024)
+        end.close()
+        assert taken < 20 * 1024 * 1024
+        assert fault(await asked.error())[0] is Kind.UPSTREAM_PROTOCOL
+
+
 async def test_a_first_event_just_in_time_is_in_time(autojump_clock: MockClock) -> None:
     pool = LockstepPool()
     async with beside(lambda: all_of(call(pool, DEADLINES))) as asked:

@@ -128,7 +128,7 @@ async def test_how_a_turn_was_left_is_told_to_the_choice_that_answered(autojump_
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
         ) -> None:
             self.left_with = kind
-            await super().__aexit__(kind, error, trace)
+            await super().__aexit__(kind, error, trace)  # noqa: ASYNC102 — as above it
 
     upstream, gate, turn = Remembering([gate := Gate()]), gate, Turn()
     async with beside(lambda: turn.run(Opened(upstream).route, RecordingAnswer())) as run:

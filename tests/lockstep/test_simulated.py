@@ -91,7 +91,7 @@ async def test_one_of_the_two_end_marks_is_enough(script: str, autojump_clock: M
     assert (await Simulation().run(script))[-1].end == Completed()
 
 
-async def test_an_error_at_once_is_a_refusal(autojump_clock: MockClock) -> None:
+def test_an_error_at_once_is_a_refusal() -> None:
     with pytest.raises(TurnError) as raised:
         Simulation().open("error=429")
     assert (raised.value.fault.kind, raised.value.fault.status) == (Kind.UPSTREAM_RATE_LIMIT, 429)

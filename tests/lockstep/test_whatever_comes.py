@@ -90,10 +90,14 @@ async def speak(chance: random.Random, both: Connected) -> None:
             both.finish_sending()
 
 
+async def pause(chance: random.Random) -> None:
+    await trio.sleep(chance.choice([0, 0, 0, 0, 8]))
+
+
 async def listen(chance: random.Random, both: Connected) -> None:
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         while await both.client.stream.receive_some(chance.randint(1, 300)):
-            await trio.sleep(chance.choice([0, 0, 0, 0, 8]))
+            await pause(chance)
 
 
 def handler(chance: random.Random) -> ScriptedHandler:

@@ -90,15 +90,18 @@ async def test_others_are_served_while_one_does_not_read() -> None:
         await peer.stream(chat.text("a"))
         await peer.finish()
 
-    async with upstream(by_model) as server, gateway(server.setting) as running:
-        async with connected_to(running.port, receive_buffer=SMALL) as stalled:
-            await stalled.chat("stalled")
-            await stalled.head()
-            for _ in range(20):
-                with trio.fail_after(1):
-                    assert chat.said((await running.chatted()).body) == "a"
-                    assert (await running.journal.record())["end"] == "completed"
-            assert running.gateway.turns == 1
+    async with (
+        upstream(by_model) as server,
+        gateway(server.setting) as running,
+        connected_to(running.port, receive_buffer=SMALL) as stalled,
+    ):
+        await stalled.chat("stalled")
+        await stalled.head()
+        for _ in range(20):
+            with trio.fail_after(1):
+                assert chat.said((await running.chatted()).body) == "a"
+                assert (await running.journal.record())["end"] == "completed"
+        assert running.gateway.turns == 1
 
 
 async def test_the_turns_of_stalled_clients_are_freed() -> None:

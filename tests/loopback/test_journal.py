@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
+from contextlib import suppress
 
 import pytest
 import trio
@@ -15,6 +15,7 @@ from server.auth import hash_key
 from server.journal import Journal, Record
 from tests.helpers import chat
 from tests.helpers.gateway import Json, Running, connected_to, gateway
+from tests.helpers.outcome import beside
 from tests.helpers.turns import ScriptedUpstream, Step, say
 from tests.helpers.upstream import Accepted, upstream
 
@@ -129,16 +130,46 @@ async def test_a_bug_of_our_own_fails_one_turn_and_is_recorded_as_one(
 async def test_lines_are_written_in_order_and_whole() -> None:
     reading, writing = os.pipe()
     journal = Journal(writing)
-    with open(reading, encoding="utf-8") as lines:  # noqa: PTH123 — a descriptor
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(journal.run)
-            for number in range(100):
-                journal.write(Record(at=0.0, id=f"req_{number}"))
-                await trio.lowlevel.checkpoint()
-            nursery.cancel_scope.cancel()
-        journal.flush()
-        os.close(writing)
-        assert [json.loads(line)["id"] for line in lines] == [f"req_{number}" for number in range(100)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        for number in range(100):
+            journal.write(Record(at=0.0, id=f"req_{number}"))
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    journal.flush()
+    lines = written(reading, writing)
+    assert [json.loads(line)["id"] for line in lines] == [f"req_{number}" for number in range(100)]
+
+
+async def test_the_last_flush_waits_for_one_that_is_under_way() -> None:
+    """The gateway exits after it: what another thread has taken and not yet written would be lost."""
+    reading, writing = os.pipe()
+    filled = fill(writing)
+    journal = Journal(writing)
+    journal.write(Record(at=0.0, id="req_last"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        while journal._waiting:  # noqa: ASYNC110 — another thread takes it
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    async with beside(lambda: trio.to_thread.run_sync(journal.flush)) as last:
+        with trio.move_on_after(0.1):
+            await last.ended()
+        was_done_with_a_full_pipe = last.has_ended
+        assert len(os.read(reading, filled)) == filled
+    assert len(written(reading, writing)) == 1
+    assert not was_done_with_a_full_pipe
+
+
+def fill(writing: int) -> int:
+    """Fill a pipe; the bytes it took."""
+    os.set_blocking(writing, False)
+    taken = 0
+    with suppress(BlockingIOError):
+        while True:
+            taken += os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    return taken
 
 
 async def test_a_reader_that_is_gone_ends_the_journal_and_not_the_gateway() -> None:
@@ -160,6 +191,14 @@ def test_a_record_is_one_line_whatever_it_names() -> None:
     journal = Journal(writing)
     journal.write(Record(at=0.0, id="req_1", model="two\nlines\r\u2028"))
     assert journal.flush()
+    assert len(written(reading, writing)) == 1
+
+
+def written(reading: int, writing: int) -> list[bytes]:
+    """The lines in a pipe, which is closed; each has its end, and none has another inside."""
     os.close(writing)
-    with open(reading, "rb") as lines:  # noqa: PTH123 — a descriptor
-        assert re.fullmatch(rb"[^\r\n]+\n", lines.read())
+    data = os.read(reading, 1 << 16)
+    os.close(reading)
+    assert data.endswith(b"\n")
+    assert b"\r" not in data
+    return data.split(b"\n")[:-1]

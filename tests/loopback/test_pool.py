@@ -24,6 +24,8 @@ from tests.helpers.gateway import gateway
 from tests.helpers.http import END_OF_HEAD
 from tests.helpers.upstream import Accepted, Script, upstream
 
+SO_BUF_LOCK, RECEIVE_BUFFER_IS_SET = 72, 2
+"""Linux: which buffers were set by hand (socket(7) has them since 5.14); the others grow to megabytes by themselves."""
 HEAD = render_head(b"GET /v1/models HTTP/1.1", [(b"host", b"upstream")])
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 NO = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
@@ -80,10 +82,12 @@ async def talk_unasked(peer: Accepted) -> None:
 
 async def end(peer: Accepted) -> None:
     peer.close()
+    await trio.lowlevel.checkpoint()
 
 
 async def reset(peer: Accepted) -> None:
     peer.reset()
+    await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("go_bad", [end, reset, talk_unasked])
@@ -167,6 +171,7 @@ async def test_a_connection_has_no_delay_and_a_small_receive_buffer() -> None:
         sock = transport._socket
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 2 * RECEIVE_BUFFER
+        assert sock.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVE_BUFFER_IS_SET
 
 
 async def test_nobody_listening_is_unreachable() -> None:
@@ -221,7 +226,7 @@ class TlsServer:
 async def tls_listening(serve: Callable[[trio.SocketStream], Awaitable[None]]) -> AsyncIterator[int]:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        nursery.start_soon(trio.serve_listeners, serve, listeners)  # noqa: ASYNC113 — as there
         yield listeners[0].socket.getsockname()[1]
         nursery.cancel_scope.cancel()
 

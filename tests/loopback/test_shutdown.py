@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from contextlib import suppress
 
 import pytest
@@ -11,7 +12,7 @@ import trio
 from tests.helpers import chat
 from tests.helpers.gateway import Client, chat_request
 from tests.helpers.http import request
-from tests.helpers.process import Process, serving, simulated
+from tests.helpers.process import ROOT, Process, serving, simulated
 
 HEALTHY = "simulated/chunks=8,pace=0.1,size=4"
 SILENT = "simulated/stall=60@1"
@@ -178,3 +179,12 @@ async def test_a_signal_right_after_the_announcement_is_a_drain_too() -> None:
             process.signal()
             with trio.fail_after(5):
                 assert await process.exited() == 0
+
+
+async def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+    async with serving() as first:
+        command = [sys.executable, "-m", "server.cli", "serve", "--port", str(first.port)]
+        second = await trio.run_process(command, cwd=ROOT, check=False, capture_stderr=True, stdin=b"")
+        assert second.returncode == 1
+        assert second.stderr.decode().count("\n") == 1
+        assert f"cannot listen on 127.0.0.1 port {first.port}" in second.stderr.decode()
