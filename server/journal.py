@@ -6,6 +6,7 @@ Lines are written by a thread, since a pipe or a disk can block; what waits is b
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from typing import Literal
 
@@ -58,6 +59,8 @@ class Journal:
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._has_news = trio.Event()
         self._encoder = msgspec.json.Encoder()
+        self._writing = threading.Lock()
+        """Held by the thread that has taken lines until they are written, so that the last flush waits for it."""
         self.lost = 0
         """Records that had to make room for newer ones."""
 
@@ -76,13 +79,14 @@ class Journal:
 
     def flush(self) -> bool:
         """Write all that waits, blocking; False if nobody takes it any more."""
-        lines: list[bytes] = []
-        while self._waiting:
-            lines.append(self._waiting.popleft())
-        data = b"".join(line + b"\n" for line in lines)
-        try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
-        except OSError:
-            return False
-        return True
+        with self._writing:
+            lines: list[bytes] = []
+            while self._waiting:
+                lines.append(self._waiting.popleft())
+            data = b"".join(line + b"\n" for line in lines)
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except OSError:
+                return False
+            return True

@@ -7,6 +7,7 @@ something, `idle` around each later read that has to wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn, Protocol
 
@@ -27,6 +28,8 @@ TAIL = 0.25
 answer by then; a server that keeps the connection open after `[DONE]` costs this, and the connection."""
 MOST_WHOLE_BYTES = 64 * 1024 * 1024
 """Bytes of an answer that comes in one piece, though a stream was asked for."""
+ERROR_BODY = 5.0
+"""Seconds for an error answer's body; the status alone is an answer, too."""
 MOST_HELD_BYTES = 1024 * 1024
 """Bytes of chunks that say nothing yet (a role, an annotation), which are held back until one does."""
 MOST_ERROR_BYTES = 64 * 1024
@@ -196,14 +199,14 @@ class HttpCall:
     async def _refuse(self, head: ResponseHead) -> NoReturn:
         if head.status < 400:
             raise BadResponse(f"the status {head.status} is not one of an answer")
-        try:
-            body = await self._read_up_to(MOST_ERROR_BYTES)
-        except (ConnectionLost, BadResponse):
-            body = b""
-        raise TurnError(self._dialect.read_refusal(head.status, head.headers, body))
+        body = bytearray()
+        with suppress(ConnectionLost, BadResponse), trio.move_on_after(ERROR_BODY):
+            while len(body) < MOST_ERROR_BYTES and (more := await self._more()):
+                body += more
+        raise TurnError(self._dialect.read_refusal(head.status, head.headers, bytes(body[:MOST_ERROR_BYTES])))
 
-    async def _read_up_to(self, most: int, data: bytes | None = None) -> bytes:
-        body = bytearray(data or b"")
+    async def _read_up_to(self, most: int, data: bytes) -> bytes:
+        body = bytearray(data)
         while len(body) < most and (more := await self._more()):
             body += more
         return bytes(body[:most])

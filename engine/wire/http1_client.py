@@ -44,6 +44,8 @@ class ClientConnection:
         self._reading = _ResponseReader()
         self._inflater: Inflater | None = None
         self._is_clean = True
+        self._is_cut = False
+        """Whether a request was not taken to its end."""
 
     @property
     def is_reusable(self) -> bool:
@@ -55,7 +57,7 @@ class ClientConnection:
         return not self.transport.is_quiet()
 
     async def send(self, head: bytes, body: bytes) -> None:
-        """Send a whole request. Raises ConnectionLost."""
+        """Send a whole request. If the upstream stops reading it, its answer may still be there to be received."""
         self._is_clean = False
         self._reading = _ResponseReader()
         self._inflater = None
@@ -66,7 +68,7 @@ class ClientConnection:
                 await self._send_all(head)
                 await self._send_all(body)
         except TransportBroken:
-            raise ConnectionLost(was_untouched=True) from None
+            self._is_cut = True
 
     async def _send_all(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -152,7 +154,7 @@ class ClientConnection:
             raise ConnectionLost(was_untouched=reading.is_untouched)
         if reading.is_complete:
             self.served += 1
-            self._is_clean = bool(data) and reading.keeps_alive and not reading.has_extra
+            self._is_clean = bool(data) and reading.keeps_alive and not reading.has_extra and not self._is_cut
 
 
 class _ResponseReader:

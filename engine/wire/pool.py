@@ -74,8 +74,10 @@ class Pool:
         except trio.WouldBlock:
             due = trio.current_time() + seconds(self._connect_deadline)
             await self._wait_for_place(due)
+        if fresh:
+            self.close()  # one of the idle connections was dead, so the others are hardly alive
         try:
-            while self._idle and not fresh:
+            while self._idle:
                 _, connection = self._idle.pop()
                 if not connection.is_stale():
                     return connection

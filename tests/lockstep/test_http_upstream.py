@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from engine.errors import Kind, TurnError
 from engine.events import Completed, Failed
@@ -308,3 +308,22 @@ async def test_an_interim_response_is_not_the_answer(autojump_clock: MockClock) 
         await end.send(chat.LAST)
         assert text_of(await asked.result()) == "a"
     assert pool.idle == 1
+
+
+async def test_where_one_idle_connection_was_dead_the_others_are_not_kept(autojump_clock: MockClock) -> None:
+    """They would count beside the new one, and a pool is never larger than its bound."""
+    pool = LockstepPool(most=2)
+    first = await served(pool)
+    async with beside(lambda: all_of(call(pool))) as one, beside(lambda: all_of(call(pool))) as other:
+        await first.answer(chat.text("a"))
+        second = await pool.connection()
+        await second.answer(chat.text("b"))
+        assert {text_of(await one.result()), text_of(await other.result())} == {"a", "b"}
+    assert pool.idle == 2
+    async with beside(lambda: all_of(call(pool))) as asked:
+        await wait_all_tasks_blocked()
+        for each in (first, second):
+            each.close()
+        await (await pool.connection()).answer(chat.text("c"))
+        assert text_of(await asked.result()) == "c"
+    assert (pool.leased, pool.idle) == (0, 1)

@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from engine.deadlines import Deadlines
 from engine.errors import Kind, TurnError
 from engine.events import Completed, Failed
-from engine.upstreams.http import TAIL
+from engine.upstreams.http import ERROR_BODY, TAIL
 from tests.helpers import chat
 from tests.helpers.farend import LockstepPool, all_of, call, text_of
 from tests.helpers.gates import Gate
@@ -197,3 +197,13 @@ async def test_the_next_in_line_gets_the_place_and_the_connection(autojump_clock
         await end.answer(chat.text("b"))
         assert {text_of(await first.result()), text_of(await second.result())} == {"a", "b"}
     assert (pool.opened, pool.leased, pool.idle) == (1, 0, 1)
+
+
+async def test_a_refusal_whose_body_does_not_end_is_passed_on_by_its_status(autojump_clock: MockClock) -> None:
+    pool = LockstepPool()
+    async with beside(lambda: all_of(call(pool, DEADLINES))) as asked:
+        end = await pool.connection()
+        await end.request()
+        await end.send(b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 100\r\n\r\n{")
+        assert fault(await asked.error())[0] is Kind.UPSTREAM_RATE_LIMIT
+    assert (trio.current_time(), end.near.ended, pool.leased) == (ERROR_BODY, "closed", 0)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from engine.wire.http1_client import MOST_HEAD_BYTES, BadResponse, ClientConnection, ConnectionLost
+from engine.wire.transport import TransportBroken
 from tests.pure.streams import bytes_of, every_cut
 
 
@@ -180,3 +181,29 @@ async def test_a_large_body_is_sent_whole() -> None:
     transport = Pieces([])
     await ClientConnection(transport).send(b"head", b"x" * 200_000)
     assert transport.sent == b"head" + b"x" * 200_000
+
+
+class Deaf(Pieces):
+    """A peer that stops reading in the middle of a request, and has said why."""
+
+    def try_send(self, data: memoryview) -> int:
+        if self.sent:
+            raise TransportBroken("reset")
+        self.sent += data[:10]
+        return 10
+
+
+async def test_an_answer_to_a_request_that_was_not_taken_to_its_end_is_heard() -> None:
+    connection = ClientConnection(Deaf([b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"]))
+    await connection.send(b"POST / HTTP/1.1\r\n\r\n", b"x" * 1_000_000)
+    assert (await connection.receive_head()).status == 413
+    assert await connection.receive_body() == b"no"
+    assert not connection.is_reusable, "the other side still waits for the rest of the request"
+
+
+async def test_a_request_that_was_not_taken_and_not_answered_is_lost() -> None:
+    connection = ClientConnection(Deaf([]))
+    await connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
+    with pytest.raises(ConnectionLost) as lost:
+        await connection.receive_head()
+    assert lost.value.was_untouched
