@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 import trio
 
@@ -28,6 +30,13 @@ LAST_RECORDS = 0.25
 def say(line: str) -> None:
     """What the operator is told outside the log: where the gateway listens."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201 — a command's own output
+
+
+def raise_file_limit() -> None:
+    """A turn needs two sockets, and most systems start a process with 1,024 files: take what the hard limit allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS has a lower limit of its own, and says no to the hard one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def serve(config: Config, environment: Mapping[str, str]) -> None:
@@ -74,6 +83,7 @@ async def _expire_connections(gateway: Gateway) -> None:
 
 def run(config: Config) -> int:
     """Serve; the process's exit status."""
+    raise_file_limit()
     gc.freeze()  # what was imported stays; a collection need not look at it
     gc.set_threshold(*GC_THRESHOLDS)
     logging.basicConfig(
