@@ -17,6 +17,9 @@ from tests.cases.play import play
 Json = dict[str, Any]
 
 ENTRY_PATIENCE_S = 120.0
+TRIES = 3
+"""Times that a CPU ratio is measured before it counts as too large. A busy neighbour can make the longer run look
+slower, while what the check is after (a quadratic cost) is far beyond the bound every time."""
 _SHOWN = 200
 
 
@@ -43,11 +46,14 @@ async def judge(entry: Entry, command: str) -> Verdict:
     if reason:
         return Verdict(entry, not_run=reason)
     began = trio.current_time()
-    observations, fault = await _play_in_time(entry, command)
+    for _ in range(TRIES):
+        observations, fault = await _play_in_time(entry, command)
+        if fault:
+            return Verdict(entry, faults=(fault,), seconds=trio.current_time() - began)
+        failed = list(_failed(entry, observations))
+        if not failed or not all(_is_of_cpu(one) for one, _ in failed):
+            break
     seconds = trio.current_time() - began
-    if fault:
-        return Verdict(entry, faults=(fault,), seconds=seconds)
-    failed = list(_failed(entry, observations))
     return Verdict(
         entry,
         faults=tuple(words for one, words in failed if one.is_must),
@@ -63,6 +69,10 @@ def _failed(entry: Entry, observations: list[Json]) -> Iterator[tuple[Expectatio
         for one in exchange.expect:
             if one.check and not _holds(one.check, observation):
                 yield one, _description(exchange, one, observation)
+
+
+def _is_of_cpu(one: Expectation) -> bool:
+    return set(paths_of(one.check or {})) == {"gateway.cpu_ratio"}
 
 
 def _holds(check: Json, observation: Json) -> bool:
