@@ -62,6 +62,11 @@ class Turn:
         self._send: trio.MemorySendChannel[Burst] | None = None
         self.bursts = 0
 
+    @property
+    def stopped_by(self) -> Fault | None:
+        """What the turn was told to end with, whether or not the client could still be told."""
+        return self._stopped
+
     async def run(self, upstream: Upstream, answer: Answer) -> End:
         """Produce and deliver until the end; return the end that the client was told.
 

@@ -42,6 +42,7 @@ class Exchange:
         self._route: Route | None = None
         self._fault: Fault | None = None
         self.seen: Seen | None = None
+        self.stopped_by: Fault | None = None
         self.record = Record(at=time.time(), id=self.id, dialect=str(self.surface))
         if request is not None:
             try:
@@ -90,6 +91,8 @@ class Exchange:
         record.end = self._ending(fault, loss)
         if loss is not None:
             fault = Fault(loss, "")
+        elif record.end == "cancelled":
+            fault = self.stopped_by
         record.fault = Blame(str(fault.origin), str(fault.kind)) if fault is not None else None
         record.status = response.status or (499 if loss is not None else None)
         record.bytes_out = response.bytes_sent

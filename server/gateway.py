@@ -130,6 +130,7 @@ class Gateway:
             finally:
                 self._turns.discard(turn)
                 record.bursts = turn.bursts
+                exchange.stopped_by = turn.stopped_by
 
     async def _list_models(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
         with trio.CancelScope() as asking:

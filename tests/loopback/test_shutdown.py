@@ -125,6 +125,9 @@ async def test_readers_that_do_not_read_hold_nobody_up() -> None:
         sent = process.signal()
         await exited_by(process, sent + 0.5 + SLACK)
         assert b"[DONE]" not in await everything(first)
+        for _ in (first, second):
+            record = await process.record()
+            assert (record["end"], record["fault"]) == ("cancelled", {"origin": "gateway", "kind": "shutting_down"})
 
 
 async def everything(client: Client) -> bytes:
