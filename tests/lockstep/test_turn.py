@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
+from types import TracebackType
 
 import pytest
 import trio
@@ -137,3 +138,20 @@ async def test_counting_bursts_counts_what_the_upstream_said(autojump_clock: Moc
     turn = Turn(keep_alive=1)
     await turn.run(ScriptedUpstream([say("a"), 3.5, say("b"), DONE]), RecordingAnswer())
     assert turn.bursts == 3
+
+
+class UntidyUpstream(ScriptedUpstream):
+    """Fails while it is left."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, trace)  # noqa: ASYNC102 — no gate is given, so it does not wait
+        raise TurnError(Fault(Kind.UPSTREAM_FAILED, "too late to be told"))
+
+
+async def test_a_fault_after_the_end_changes_nothing_and_waits_for_nobody(autojump_clock: MockClock) -> None:
+    answer = RecordingAnswer()
+    with trio.fail_after(10):
+        assert await Turn().run(UntidyUpstream([say("a"), DONE]), answer) == Completed()
+    assert [burst.end for burst in answer.delivered] == [None, Completed()]
