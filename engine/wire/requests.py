@@ -198,8 +198,7 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
             return  # a trailer, which says nothing to us, or the replay of a head
-        name = name.lower()
-        if name == b"host" and name in self._headers:
+        if len(name) == len(b"host") and name.lower() == b"host" and b"host" in self._headers:
             self._refuse(Kind.BAD_REQUEST, "The request has two Host header fields.")
         add_header(self._headers, name, value)
 

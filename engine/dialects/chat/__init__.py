@@ -4,6 +4,7 @@
     outgoing.py  a Prompt → the body for a Chat Completions upstream
     chunks.py    what a well-formed stream chunk looks like, as types
     reader.py    an upstream's stream → bursts, with what real servers get wrong mended on the way
+    run.py       text chunks that differ only in their text, recognised by their bytes
     repair.py    the mending of one chunk; calls.py and think.py are its parts
     whole.py     answers in one piece, taken apart and put together
     writer.py    bursts → a client's stream or whole answer
