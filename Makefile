@@ -8,7 +8,7 @@ ARGS   ?=
 CASES  ?= tests/cases
 PIP    := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: serve test check fmt cases bench lock clean
+.PHONY: serve test check fmt cases bench gate gate-release mutants lock clean
 
 serve: $(VENV)/serve.stamp ## start the gateway on 127.0.0.1:$(PORT)
 	$(BIN)/tidegate serve --port $(PORT) $(if $(UPSTREAM),--upstream '$(UPSTREAM)') $(ARGS)
@@ -19,7 +19,7 @@ test: $(VENV)/dev.stamp ## all four rings
 check: $(VENV)/dev.stamp ## style, types, async traps
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/flake8 engine server tests bench
+	$(BIN)/flake8 engine server tests bench evidence
 	$(BIN)/mypy
 
 fmt: $(VENV)/dev.stamp
@@ -31,6 +31,15 @@ cases: $(VENV)/dev.stamp ## the case runner on the folder $(CASES)
 
 bench: $(VENV)/dev.stamp ## CPU per request and per chunk, beside nginx
 	$(BIN)/python -m bench.cpu $(ARGS)
+
+gate: $(VENV)/dev.stamp ## whether the tests behind what changed can be believed, and the suite; all steps run
+	$(BIN)/python -m evidence.gate $(ARGS)
+
+gate-release: $(VENV)/dev.stamp ## the same of everything, with every mutant executed
+	$(BIN)/python -m evidence.gate --release $(ARGS)
+
+mutants: $(VENV)/dev.stamp ## every mutant executed, and the table of verdicts written anew
+	$(BIN)/python -m evidence.gate.mutation --json evidence/figures/mutants.json --page evidence/mutants/README.md
 
 lock: $(VENV)/dev.stamp ## write both constraints files anew from pyproject.toml
 	$(BIN)/pip-compile $(LOCK) --output-file constraints.txt --extra lock pyproject.toml

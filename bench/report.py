@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 OUT = Path(__file__).with_name("out")
 
@@ -19,20 +20,21 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, help="where the figures go (default: a dated file in bench/out)")
 
 
-def write_report(name: str, figures: object, path: Path | None) -> None:
-    """One JSON file; says where it is."""
+def write_report(name: str, figures: object, path: Path | None, *, module: str | None = None) -> dict[str, Any]:
+    """One JSON file; says where it is. What it says is returned too."""
     now = datetime.now(UTC)
     path = path or OUT / f"{name}-{now:%Y%m%d-%H%M%S}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     report = {
         "measured": name,
-        "command": shlex.join(["python", "-m", f"bench.{name}", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", module or f"bench.{name}", *sys.argv[1:]]),
         "date": now.isoformat(timespec="seconds"),
         "machine": machine(),
         "figures": figures,
     }
     path.write_text(json.dumps(report, indent=1, default=asdict) + "\n")
     print(f"written to {path}")
+    return report
 
 
 def machine() -> dict[str, object]:

@@ -14,7 +14,7 @@ _LINE = {"method", "path", "http_version", "headers", "raw_b64"}
 _BODY = {"json", "body_b64", "body_generator", "body_framing"}
 _MANNER = {"wait_for_100", "then_send", "sequence", "variant"}
 _CHUNK = 16384
-_WRONG_KEY = "sk-wrong-key-of-the-case-runner"
+_WRONG_KEY = "sk-wrong-key-of-the-case-runner"  # pragma: allowlist secret
 
 
 class UnknownRequest(ValueError):

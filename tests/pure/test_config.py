@@ -105,6 +105,7 @@ def test_upstreams_without_models_serve_every_name_in_their_order(tmp_path: Path
             "missing",
         ),
         ("[upstreams.x]\nurl = 'ftp://x'", 2, "upstreams.x.url", "is not a base URL"),
+        # pragma: allowlist nextline secret
         ("[upstreams.x]\nurl = 'http://user:key@host/v1'", 2, "upstreams.x.url", "is not a base URL"),
         ("[upstreams.x]\nurl = 'http://x'\nkeys = 'y'", 3, "upstreams.x.keys", "unknown field"),
         ("[upstreams.x]\ndialect = 'chat'", 1, "upstreams.x.url", "missing"),

@@ -1,4 +1,4 @@
-"""Who may import whom: bench → server → engine, and inside the engine only towards the neutral words."""
+"""Who may import whom: evidence → bench → server → engine, and inside the engine only towards the neutral words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN = ("engine", "server", "bench", "tests")
+OWN = ("engine", "server", "bench", "evidence", "tests")
 
 
 def modules(package: str) -> dict[str, Path]:
@@ -54,9 +54,12 @@ def breaches(package: str, forbidden: tuple[str, ...]) -> list[str]:
 
 NO_IO = ("trio", "socket", "ssl", "asyncio", "threading", "subprocess", "select", "httptools", "anyio", "outcome")
 DIRECTION = [
-    ("engine", ("server", "bench", "tests")),
-    ("server", ("bench", "tests")),
-    ("bench", ("tests",)),
+    ("engine", ("server", "bench", "evidence", "tests")),
+    ("server", ("bench", "evidence", "tests")),
+    ("bench", ("evidence", "tests")),
+    ("evidence", ("engine", "server", "tests")),
+    ("evidence.gate.specs", ("subprocess", "trio", "evidence")),
+    ("evidence.gate.receipts", ("subprocess", "trio", "evidence")),
     ("engine.turn", ("engine.dialects", "engine.wire", "engine.framing", "engine.upstreams", "engine.answers")),
     ("engine.turn", ("socket", "ssl", "json", "msgspec", "httptools", "engine.prompt")),
     ("engine.events", ("engine.dialects", "engine.wire", "engine.framing", "engine.upstreams", "engine.turn", *NO_IO)),
