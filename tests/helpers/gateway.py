@@ -25,6 +25,8 @@ from tests.helpers.http import Answer, HttpClient, request
 
 Json = dict[str, Any]
 LIMITS = Limits()
+LATEST = 10.0
+"""Seconds for a line of the journal: one that never comes fails its test, and does not hang it."""
 
 
 class KeptJournal(Journal):
@@ -42,7 +44,8 @@ class KeptJournal(Journal):
 
     async def record(self) -> Json:
         """The next record, as its line says it."""
-        return await self._telling.receive()
+        with trio.fail_after(LATEST):
+            return await self._telling.receive()
 
 
 class Client(HttpClient):

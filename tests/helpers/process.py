@@ -21,6 +21,8 @@ from tests.helpers.gateway import Client, connected_to
 ROOT = Path(__file__).parents[2]
 STARTS = 15.0
 """Seconds."""
+LATEST = 10.0
+"""Seconds for a line of the journal: one that never comes fails its test, and does not hang it."""
 _LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
 
 
@@ -44,7 +46,8 @@ class Process:
 
     async def record(self) -> dict[str, Any]:
         """The next line of the journal."""
-        return await self._telling.receive()
+        with trio.fail_after(LATEST):
+            return await self._telling.receive()
 
     @asynccontextmanager
     async def client(self, *, receive_buffer: int | None = None) -> AsyncIterator[Client]:

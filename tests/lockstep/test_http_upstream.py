@@ -207,6 +207,32 @@ async def test_an_answer_that_breaks_off_keeps_its_text_and_ends_with_a_fault(
     assert end.near.ended == ("closed" if saying is not ends_properly_without_an_end_mark else None)
 
 
+async def closes(end: FarEnd) -> None:  # noqa: ASYNC124 — one of a kind whose others wait
+    end.close()
+
+
+async def ends_properly(end: FarEnd) -> None:
+    await end.send(chat.LAST)
+
+
+async def breaks(end: FarEnd) -> None:
+    await end.send(b"nonsense\r\n")
+
+
+@pytest.mark.parametrize("ending", [closes, ends_properly, breaks])
+async def test_behind_the_finish_reason_nothing_can_make_an_answer_less_than_whole(
+    ending: Saying, autojump_clock: MockClock
+) -> None:
+    pool = LockstepPool()
+    async with beside(lambda: all_of(call(pool))) as asked:
+        end = await pool.connection()
+        await end.request()
+        await end.stream(chat.text("a"), chat.STOP)
+        await ending(end)
+        bursts = await asked.result()
+    assert (text_of(bursts), bursts[-1].end) == ("a", Completed())
+
+
 # A stale idle connection
 
 

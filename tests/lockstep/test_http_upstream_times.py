@@ -81,6 +81,16 @@ async def test_a_first_event_just_in_time_is_in_time(autojump_clock: MockClock) 
         assert text_of(await asked.result()) == "a"
 
 
+async def test_the_time_to_connect_does_not_count_against_the_first_event(autojump_clock: MockClock) -> None:
+    gate = Gate()
+    pool = LockstepPool(connecting=gate)
+    async with beside(lambda: all_of(call(pool, DEADLINES))) as asked:
+        await trio.sleep(3)
+        gate.open()
+        assert fault(await asked.error()) == (Kind.UPSTREAM_TIMEOUT, "first_event_timeout")
+    assert trio.current_time() == 3 + 10
+
+
 async def test_silence_in_an_answer_ends_it_exactly_at_the_deadline(autojump_clock: MockClock) -> None:
     pool = LockstepPool()
     async with beside(lambda: all_of(call(pool, DEADLINES))) as asked:
@@ -110,6 +120,37 @@ async def test_comments_are_signs_of_life_after_the_first_event(autojump_clock: 
             await end.send(chat.chunk(chat.COMMENT))
         await end.send(chat.chunk(chat.DONE) + chat.LAST)
         assert (await asked.result())[-1].end == Completed()
+
+
+async def test_an_upstream_without_deadlines_may_take_any_time(autojump_clock: MockClock) -> None:
+    pool = LockstepPool()
+    async with beside(lambda: all_of(call(pool, Deadlines(first_event=0, idle=0)))) as asked:
+        end = await pool.connection()
+        await end.request()
+        await trio.sleep(10_000)
+        await end.stream(chat.text("a"))
+        await trio.sleep(10_000)
+        await end.send(chat.chunk(chat.text("b") + chat.DONE) + chat.LAST)
+        assert text_of(await asked.result()) == "ab"
+
+
+@pytest.mark.parametrize(("began", "said"), [(False, "within 10 s (first_event"), (True, "within 5 s (idle")])
+async def test_the_error_says_which_deadline_it_was_and_how_long(
+    began: bool, said: str, autojump_clock: MockClock
+) -> None:
+    pool = LockstepPool()
+    async with beside(lambda: all_of(call(pool, DEADLINES))) as asked:
+        end = await pool.connection()
+        await end.request()
+        if not began:
+            error = await asked.error()
+            assert isinstance(error, TurnError)
+            assert said in error.fault.message
+        else:
+            await end.stream(chat.text("a"))
+            last = (await asked.result())[-1].end
+            assert isinstance(last, Failed)
+            assert said in last.fault.message
 
 
 async def test_the_time_in_which_nobody_asks_is_not_the_upstreams_silence(autojump_clock: MockClock) -> None:
@@ -186,6 +227,18 @@ async def test_the_wait_for_a_place_and_the_connecting_share_the_deadline(autoju
             first.cancel()
             assert fault(await second.error()) == (Kind.UPSTREAM_TIMEOUT, "connect_timeout")
             assert (second.ended_at, pool.leased) == (5, 0)
+
+
+async def test_without_a_deadline_a_place_and_a_connection_may_take_any_time(autojump_clock: MockClock) -> None:
+    gate = Gate()
+    pool = LockstepPool(most=1, connect=0, connecting=gate)
+    async with beside(lambda: all_of(call(pool))) as first, beside(lambda: all_of(call(pool))) as second:
+        await trio.sleep(10_000)
+        gate.open()
+        end = await pool.connection()
+        await end.answer(chat.text("a"))
+        await end.answer(chat.text("a"))
+        assert (text_of(await first.result()), text_of(await second.result())) == ("a", "a")
 
 
 async def test_the_next_in_line_gets_the_place_and_the_connection(autojump_clock: MockClock) -> None:

@@ -160,6 +160,9 @@ REFUSALS: Iterable[bytes] = [
     b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n",
     b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    # Servers that send the status before they know: what went wrong is the first event, and still nothing was said.
+    chat.HEAD + chat.chunk(b'data: {"error":{"message":"no","code":503}}\n\n') + chat.LAST,
+    chat.HEAD + chat.chunk(chat.COMMENT + b'event: error\ndata: {"error":"no"}\n\n'),
     b"nonsense\r\n\r\n",
 ]
 

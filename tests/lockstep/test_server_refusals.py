@@ -200,6 +200,18 @@ async def test_lingering_ends_when_the_client_has_had_enough(autojump_clock: Moc
     assert both.transport.ended_at == LINGER / 2
 
 
+async def test_lingering_is_not_prolonged_by_what_the_client_goes_on_sending(autojump_clock: MockClock) -> None:
+    """Otherwise a byte a second would hold a connection that has been refused for as long as its client likes."""
+    async with connected(ScriptedHandler(refuse=lambda _: NO)) as both:
+        await both.client.send(request("POST / HTTP/1.1", f"Content-Length: {DISCARDED_BODY * 10}"))
+        await both.client.answer()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trickle, both, b"x" * 10, LINGER * 0.4)
+            await both.served.ended()
+            nursery.cancel_scope.cancel()
+    assert both.transport.ended_at == LINGER
+
+
 async def test_what_is_sent_to_a_lingering_connection_is_not_kept(autojump_clock: MockClock) -> None:
     handler = ScriptedHandler(refuse=lambda _: NO)
     async with connected(handler) as both:
@@ -223,10 +235,10 @@ async def test_a_head_that_trickles_in_is_cut_at_its_deadline(autojump_clock: Mo
             nursery.cancel_scope.cancel()
 
 
-async def trickle(both: Connected, data: bytes) -> None:
+async def trickle(both: Connected, data: bytes, every: float = 1.0) -> None:
     for byte in data:
         await both.client.send(bytes((byte,)))
-        await trio.sleep(1)
+        await trio.sleep(every)
 
 
 async def test_a_body_that_trickles_in_is_cut_at_its_deadline(autojump_clock: MockClock) -> None:
@@ -245,6 +257,16 @@ async def test_a_head_and_a_body_that_come_just_in_time_are_served(autojump_cloc
         await trio.sleep(9.5)
         await both.client.send(b"Host: test\r\nContent-Length: 4\r\n\r\n")
         await trio.sleep(59.5)
+        await both.client.send(b"body")
+        assert (await both.client.answer()).body == b"POST / body"
+
+
+async def test_without_deadlines_a_head_and_a_body_may_take_any_time(autojump_clock: MockClock) -> None:
+    async with connected(ScriptedHandler(), deadlines=Deadlines(head=0, body=0)) as both:
+        await both.client.send(b"POST / HTTP/1.1\r\n")
+        await trio.sleep(10_000)
+        await both.client.send(b"Host: test\r\nContent-Length: 4\r\n\r\n")
+        await trio.sleep(10_000)
         await both.client.send(b"body")
         assert (await both.client.answer()).body == b"POST / body"
 

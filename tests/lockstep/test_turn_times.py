@@ -75,6 +75,16 @@ async def test_an_answer_that_takes_too_long_ends_exactly_then(
     assert upstream.closed == 1
 
 
+@pytest.mark.parametrize(("keep_alive", "kept_alive"), [(0.0, []), (3.0, [3, 6, 9]), (10.5, [])])
+async def test_nothing_is_said_before_the_end_of_an_answer_that_takes_too_long(
+    keep_alive: float, kept_alive: list[float], autojump_clock: MockClock
+) -> None:
+    """A keep-alive begins a stream, and where nothing has been said the end is to be a status of its own."""
+    answer = RecordingAnswer()
+    await Turn(keep_alive=keep_alive, total=10.5).run(ScriptedUpstream([Gate()]), answer)
+    assert answer.kept_alive == kept_alive
+
+
 async def test_an_answer_that_is_done_in_time_is_not_cut(autojump_clock: MockClock) -> None:
     assert await Turn(total=10.5).run(ScriptedUpstream([10.0, DONE]), RecordingAnswer()) == Completed()
 

@@ -45,6 +45,7 @@ async def test_a_stranger_is_refused_in_openais_words(field: str) -> None:
         answer = await running.chatted("simulated", field)
         error = json.loads(answer.body)["error"]
         assert (answer.status, error["code"], error["param"]) == (401, "invalid_api_key", None)
+        assert answer.headers["www-authenticate"] == "Bearer"  # RFC 9110, 15.5.2: a 401 has to say it
         assert isinstance(error["message"], str)
         assert isinstance(error["type"], str)
         assert "tg-key" not in answer.body.decode() + "".join(running.journal.lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import trio
@@ -78,6 +79,24 @@ async def test_a_slow_but_living_reader_is_not_dropped() -> None:
             await trio.sleep(0.02)
         assert (running.journal.lines, running.gateway.turns) == ([], 1)
         assert server.accepted[0].sent < taken + HELD
+
+
+async def test_a_slow_reader_gets_every_byte_and_each_once() -> None:
+    """More than any kernel takes at once: the write goes on where its first try stopped."""
+    words = [f"{number:05}" * 10_000 for number in range(200)]
+
+    async def large(peer: Accepted) -> None:
+        await peer.request()
+        await peer.stream(*map(chat.text, words))
+        await peer.finish()
+
+    async with (
+        upstream(large) as server,
+        gateway(server.setting) as running,
+        connected_to(running.port, receive_buffer=SMALL) as client,
+    ):
+        answer = await client.chatted(stream=False)
+        assert json.loads(answer.body)["choices"][0]["message"]["content"] == "".join(words)
 
 
 async def test_others_are_served_while_one_does_not_read() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import suppress
 
 import pytest
 import trio
@@ -16,6 +15,7 @@ from server.journal import Journal, Record
 from tests.helpers import chat
 from tests.helpers.gateway import Json, Running, connected_to, gateway
 from tests.helpers.outcome import beside
+from tests.helpers.pipes import fill
 from tests.helpers.turns import ScriptedUpstream, Step, say
 from tests.helpers.upstream import Accepted, upstream
 
@@ -105,6 +105,15 @@ async def test_no_record_has_a_prompt_an_answer_or_a_key() -> None:
         assert hash_key(SECRET).hex() not in "".join(running.journal.lines)
 
 
+async def test_a_line_is_short_however_long_the_names_in_it() -> None:
+    """Waiting lines are counted and not measured; a client chooses the model's name, up to the size of a body."""
+    async with gateway() as running:
+        name = "m" * 100_000
+        record = await record_of(running, name)
+        assert name.startswith(record["model"])
+        assert len(running.journal.lines[0]) < 1000
+
+
 BUGGY: dict[str, list[Step]] = {"before": [RuntimeError("bug")], "after": [say("{}"), RuntimeError("bug")]}
 
 
@@ -161,15 +170,26 @@ async def test_the_last_flush_waits_for_one_that_is_under_way() -> None:
     assert not was_done_with_a_full_pipe
 
 
-def fill(writing: int) -> int:
-    """Fill a pipe; the bytes it took."""
-    os.set_blocking(writing, False)
-    taken = 0
-    with suppress(BlockingIOError):
-        while True:
-            taken += os.write(writing, b"x" * 4096)
-    os.set_blocking(writing, True)
-    return taken
+async def test_a_line_that_comes_while_others_are_being_written_needs_no_further_one() -> None:
+    """Otherwise the last line before a quiet night is read in the morning."""
+    reading, writing = os.pipe()
+    filled = fill(writing)
+    journal = Journal(writing)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.run)
+        for name in ("req_1", "req_2"):
+            while journal._waiting:  # noqa: ASYNC110 — another thread takes the first, and stands before a full pipe
+                await trio.lowlevel.checkpoint()
+            journal.write(Record(at=0.0, id=name))
+        assert len(os.read(reading, filled)) == filled
+        with trio.move_on_after(2):
+            while journal._waiting:  # noqa: ASYNC110 — as above
+                await trio.lowlevel.checkpoint()
+        left = len(journal._waiting)
+        nursery.cancel_scope.cancel()
+    journal.flush()  # it waits for the thread
+    assert [json.loads(line)["id"] for line in written(reading, writing)] == ["req_1", "req_2"]
+    assert left == 0
 
 
 async def test_a_reader_that_is_gone_ends_the_journal_and_not_the_gateway() -> None:

@@ -25,7 +25,8 @@ def tenants(**turns: int) -> str:
 
 
 async def refused(running: Running, key: str) -> tuple[int, object, str]:
-    answer = await running.chatted("m", key)
+    with trio.fail_after(3):  # a turn that is let in instead would have no end
+        answer = await running.chatted("m", key)
     return answer.status, json.loads(answer.body)["error"]["code"], answer.headers["retry-after"]
 
 
@@ -39,6 +40,18 @@ async def test_a_tenants_turns_are_limited_and_another_tenants_are_not_touched()
             assert (await other.head()).status == 200
         record = await running.journal.record()
         assert (record["end"], record["tenant"], record["fault"]["kind"]) == ("refused", "a", "tenant_busy")
+
+
+async def test_without_a_limit_of_its_own_a_tenant_has_the_general_one() -> None:
+    general = "limits.turns_per_tenant=1"
+    async with (
+        upstream(begins) as server,
+        gateway(server.setting, general) as running,
+        connected_to(running.port) as first,
+    ):
+        await first.chat("m")
+        await first.head()
+        assert await refused(running, A) == (429, "rate_limit_exceeded", "1")
 
 
 async def test_the_turns_of_all_tenants_are_limited() -> None:

@@ -75,6 +75,28 @@ async def test_two_at_a_time_are_two_connections_and_both_are_kept() -> None:
         assert (len(server.accepted), pool.idle, pool.leased) == (2, 2, 0)
 
 
+async def test_the_connection_that_came_back_last_is_used_next() -> None:
+    """What many turns at once have left behind then grows old and is closed; in turn, all of it would stay young."""
+    async with upstream(says_ok) as server, used(pool_to(server.port)) as pool:
+        async with pool.lease() as last:
+            async with pool.lease() as first:
+                await asked(first)
+            await asked(last)
+        async with pool.lease() as again:
+            assert again is last
+
+
+async def test_a_connection_that_is_given_back_early_is_given_back_once() -> None:
+    async with upstream(says_ok) as server, used(pool_to(server.port, most=2)) as pool:
+        lease = pool.lease()
+        async with pool.lease(), lease as connection:
+            await asked(connection)
+            lease.give_back()
+            lease.give_back()
+            assert (pool.idle, pool.leased) == (1, 1)
+        assert (pool.idle, pool.leased) == (2, 0)
+
+
 async def talk_unasked(peer: Accepted) -> None:
     await peer.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
     await trio.sleep_forever()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import sys
 from contextlib import suppress
+from subprocess import DEVNULL
 
 import pytest
 import trio
@@ -12,7 +15,8 @@ import trio
 from tests.helpers import chat
 from tests.helpers.gateway import Client, chat_request
 from tests.helpers.http import request
-from tests.helpers.process import ROOT, Process, serving, simulated
+from tests.helpers.pipes import fill
+from tests.helpers.process import ROOT, STARTS, Process, serving, simulated
 
 HEALTHY = "simulated/chunks=8,pace=0.1,size=4"
 SILENT = "simulated/stall=60@1"
@@ -44,16 +48,20 @@ async def test_an_idle_gateway_exits_at_once(number: int) -> None:
 
 
 async def test_while_draining_it_is_alive_but_not_ready_and_takes_no_connection() -> None:
-    async with serving() as process, process.client() as client:
-        await client.chat(HEALTHY)
-        await client.head()
+    async with serving() as process, process.client() as first, process.client() as second:
+        for client in (first, second):
+            await client.chat(HEALTHY)
+            await client.head()
         process.signal()
         # Idle connections are closed, so the question has to stand behind the answer that is under way.
-        await client.send(request("GET /readyz HTTP/1.1"))
+        await first.send(request("GET /readyz HTTP/1.1"))
+        await second.send(request("GET /livez HTTP/1.1"))
         await refusing_connections(process)
-        assert b"[DONE]" in await rest_of_stream(client)
-        answer = await client.answer()
-        assert (answer.status, answer.headers["connection"]) == (503, "close")
+        for client, status in ((first, 503), (second, 200)):
+            assert b"[DONE]" in await rest_of_stream(client)
+            answer = await client.answer()
+            assert (answer.status, answer.headers["connection"]) == (status, "close")
+            assert json.loads(answer.body)["status"] == "draining"
         assert await process.exited() == 0
 
 
@@ -173,6 +181,45 @@ async def test_the_journals_last_lines_are_written_before_the_exit() -> None:
         assert await process.exited() == 0
         record = await process.record()
         assert (record["model"], record["end"]) == (SILENT, "failed")
+
+
+async def test_without_a_grace_turns_are_told_at_once() -> None:
+    async with serving(*simulated("deadlines.grace=0")) as process, process.client() as client:
+        await client.chat(SILENT)
+        await client.head()
+        sent = process.signal()
+        assert b"shutting down" in await rest_of_stream(client)
+        await exited_by(process, sent + SLACK)
+
+
+async def test_a_signal_while_it_says_where_it_listens_is_a_drain_too() -> None:
+    """Whoever knows the port need not wait for the announcement, which stands here before a full pipe."""
+    with trio.socket.socket() as taken:
+        await taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    reading, writing = os.pipe()
+    filled = fill(writing)
+    command = [sys.executable, "-m", "server.cli", "serve", "--port", str(port)]
+    process = await trio.lowlevel.open_process(command, cwd=ROOT, stdin=None, stdout=DEVNULL, stderr=writing)
+    os.close(writing)
+    try:
+        with trio.fail_after(STARTS):
+            while not await is_listening(port):  # noqa: ASYNC110 — another process tells nobody
+                await trio.sleep(0.01)
+            process.terminate()
+            assert len(os.read(reading, filled)) == filled
+            assert await process.wait() == 0
+    finally:
+        process.kill()
+        os.close(reading)
+
+
+async def is_listening(port: int) -> bool:
+    try:
+        await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+    except OSError:
+        return False
+    return True
 
 
 async def test_a_signal_right_after_the_announcement_is_a_drain_too() -> None:

@@ -188,6 +188,16 @@ def test_what_was_held_back_as_a_possible_tag_is_said_before_the_end(rest: str) 
     assert thought("<think>hm", rest) == ("hm" + rest, "")
 
 
+@pytest.mark.parametrize("rest", ["<", "</thi", "  \n", "<th"])
+@pytest.mark.parametrize("ending", [b"", event({"error": {"message": "no"}}), b"data: nonsense\n\n"])
+def test_what_was_held_back_as_a_possible_tag_is_said_also_where_the_answer_breaks_off(
+    ending: bytes, rest: str
+) -> None:
+    seen = read(stream(text("<think>hm"), text(rest), done=False) + ending, StreamReader(think_tags=True))
+    assert not isinstance(seen.end, Completed)
+    assert said_to_client(seen.written()).reasoning == {0: "hm" + rest}
+
+
 def test_runs_begin_once_the_tags_are_behind() -> None:
     reader = StreamReader(think_tags=True)
     assert thought("<think>", "hm", "</think>", *("so" for _ in range(5)), reader=reader) == ("hm", "so" * 5)

@@ -93,6 +93,15 @@ def test_what_an_upstream_says_of_our_credentials_is_never_shown() -> None:
         assert b"sk-op" not in shown
 
 
+@pytest.mark.parametrize("status", [400, 403, 500])
+@pytest.mark.parametrize("word", [{"type": "authentication_error"}, {"code": "invalid_api_key"}])
+def test_a_wrong_key_is_known_by_its_word_whatever_the_status(status: int, word: Json) -> None:
+    """Gateways before an upstream have statuses of their own for it, and still quote the key."""
+    fault = refused(status, {"error": {"message": "Incorrect API key provided: sk-op*3f", **word}})
+    assert (fault.kind, fault.status) == (Kind.UPSTREAM_CREDENTIALS, 502)
+    assert b"sk-op" not in error_body(fault)
+
+
 def test_a_refusal_that_is_not_about_credentials_keeps_its_words() -> None:
     fault = refused(403, {"error": {"message": "Country not supported", "code": "unsupported_country"}})
     assert (fault.message, fault.status, fault.code) == ("Country not supported", 403, "unsupported_country")

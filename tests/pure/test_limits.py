@@ -39,6 +39,14 @@ def test_a_full_gateway_says_503_and_when_to_come_again() -> None:
         assert refusal(limits.lease("c")) == (Kind.GATEWAY_BUSY, 503, "1")
 
 
+def test_a_tenant_that_has_used_its_turns_up_is_told_so_by_a_full_gateway_too() -> None:
+    """It can do something about its own turns; a gateway that is full it would ask again at once, or elsewhere."""
+    limits = TurnLimits(1, 1, {})
+    with ExitStack() as stack:
+        leases(stack, limits, "a")
+        assert refusal(limits.lease("a"))[0] is Kind.TENANT_BUSY
+
+
 def test_a_tenant_s_own_limit_comes_before_the_general_one() -> None:
     limits = TurnLimits(10, 2, {"small": 1, "large": 3})
     with ExitStack() as stack:
@@ -55,6 +63,16 @@ def test_a_refused_lease_takes_no_place() -> None:
             refusal(limits.lease("a"))
         leases(stack, limits, "b")
     assert limits.running == 0
+
+
+def test_what_a_full_gateway_refused_is_not_held_against_its_tenant() -> None:
+    limits = TurnLimits(1, 1, {})
+    with ExitStack() as stack:
+        leases(stack, limits, "a")
+        for _ in range(2):
+            assert refusal(limits.lease("b"))[0] is Kind.GATEWAY_BUSY
+    with limits.lease("b"):
+        assert limits.running == 1
 
 
 def test_a_place_is_free_again_however_it_was_left() -> None:

@@ -184,6 +184,22 @@ def test_what_is_larger_than_its_limit_is_refused_whatever_the_reads(data: bytes
     assert seen((data[at : at + size] for at in range(0, len(data), size)), SMALL) == Seen([], kind)
 
 
+@pytest.mark.parametrize("size", [1, 100, 1000])
+@on_a_clock
+def test_a_head_that_never_ends_is_refused_before_it_has_ended(size: int) -> None:
+    reads = (b"GET / HTTP/1.1\r\nX: " + b"y" * size, *[b"y" * size] * (3000 // size))
+    assert seen(reads, SMALL) == Seen([], Kind.HEAD_TOO_LARGE)
+
+
+@pytest.mark.parametrize(("length", "is_taken"), [(485, True), (486, False)])
+@on_a_clock
+def test_a_head_may_be_as_large_as_the_limit_and_not_larger(length: int, is_taken: bool) -> None:
+    """Counted are the target, and each field with its four bytes of framing."""
+    head = b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"y" * length + b"\r\n\r\n"
+    made = seen([head], Limits(head_bytes=len(b"/") + len(b"Host: a\r\n") + len(b"X: \r\n") + 485))
+    assert (len(made.requests), made.fault) == ((1, None) if is_taken else (0, Kind.HEAD_TOO_LARGE))
+
+
 @on_a_clock
 def test_of_a_body_that_is_too_large_nothing_is_kept() -> None:
     reader = RequestReader(SMALL)

@@ -32,6 +32,7 @@ EXAMPLES: dict[str, tuple[bytes, list[tuple[bytes, bytes | None]]]] = {
     "a name": (b"event: error\ndata: a\n\ndata: b\n\n", [(b"a", b"error"), (b"b", None)]),
     "a name after the data": (b"data: a\nevent:ping\n\n", [(b"a", b"ping")]),
     "a name without data is forgotten": (b"event: ping\n\ndata: a\n\n", [(b"a", None)]),
+    "a name with two blanks keeps one": (b"event:  ping\ndata: a\n\n", [(b"a", b" ping")]),
     "an empty name is none": (b"event: x\nevent:\ndata: a\n\n", [(b"a", None)]),
     "ids, retry times and unknown fields": (b"id: 1\nretry: 5\nfoo: bar\ndata: a\n\n", [(b"a", None)]),
     "a field whose name only begins with data": (b"database: x\ndata: a\n\n", [(b"a", None)]),
@@ -154,6 +155,13 @@ def test_an_event_within_the_limit_is_never_an_error(draws: st.DataObject) -> No
     one = b"event: x\ndata: " + b"y" * 40 + b"\ndata: " + b"z" * 30 + b"\n\n"
     data = one * 20
     assert len(parsed(cut(data, draws.draw(cuttings(len(data)))), limit=len(one))) == 20
+
+
+def test_the_limit_itself_is_not_beyond_it() -> None:
+    parser = SseParser(limit=100)
+    assert parser.feed(b"data: " + b"x" * 94) == []
+    with pytest.raises(EventTooLarge):
+        parser.feed(b"x")
 
 
 def test_comments_alone_never_reach_the_limit() -> None:
