@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -211,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> Exit:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the worktrees are removed then too
     with suppress(KeyboardInterrupt):
         sys.exit(main())
     sys.exit(Exit.UNTRUSTWORTHY)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 BASES = ("origin/main", "main")
 LOCK = "tidegate-mutation.lock"
+WORKTREES = "tidegate-mutation-"
 
 
 class GitError(Exception):
@@ -88,17 +90,28 @@ class Repository:
 
     @contextmanager
     def worktrees(self, count: int) -> Iterator[list[Repository]]:
-        """So many checkouts of HEAD outside of this one; gone afterwards, whatever happens. Raises GitError."""
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-mutation-")))
-            stack.callback(self.git, "worktree", "prune")
-            trees = []
+        """So many checkouts of HEAD outside of this one; gone afterwards, whatever happens. Raises GitError.
+
+        Only while `locked`: what a run that was killed has left is taken away first.
+        """
+        self._remove_worktrees()
+        folder = Path(tempfile.mkdtemp(prefix=WORKTREES))
+        try:
             for number in range(count):
-                tree = Repository(folder / str(number))
-                self.git("worktree", "add", "--quiet", "--detach", str(tree.root), "HEAD")
-                stack.callback(self.git, "worktree", "remove", "--force", str(tree.root))
-                trees.append(tree)
-            yield trees
+                self.git("worktree", "add", "--quiet", "--detach", str(folder / str(number)), "HEAD")
+            yield [Repository(folder / str(number)) for number in range(count)]
+        finally:
+            self._remove_worktrees()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _remove_worktrees(self) -> None:
+        """Those that a mutation run has made. One that was being made is still locked."""
+        for line in self.git("worktree", "list", "--porcelain").splitlines():
+            place = Path(line.removeprefix("worktree "))
+            if line.startswith("worktree ") and place.parent.name.startswith(WORKTREES):
+                _run(self.root, "worktree", "unlock", str(place))
+                shutil.rmtree(place.parent, ignore_errors=True)
+        self.git("worktree", "prune")
 
     def restore(self) -> None:
         """Back to HEAD, whatever was done. Only for a worktree that nobody works in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,16 +105,19 @@ class Disposable:
         done = subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True, check=True)
         return done.stdout
 
-    def runs(self, command: str, *options: str, inert: str = "") -> Ran:
+    def running(self, command: str, *options: str, inert: str = "") -> subprocess.Popen[str]:
         """`python -m evidence.…`, here, with the gate of the project that these tests are part of."""
-        done = subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", f"evidence.{command}", *options],
             cwd=self.root,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TIDEGATE_INERT": inert, "HOME": str(self.root)},
+            env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "TIDEGATE_INERT": inert, "HOME": str(self.root)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=ENDS,
-            check=False,
         )
-        return Ran(done.returncode, done.stdout)
+
+    def runs(self, command: str, *options: str, inert: str = "") -> Ran:
+        """The same, to its end."""
+        with self.running(command, *options, inert=inert) as process:
+            said, _ = process.communicate(timeout=ENDS)
+        return Ran(process.returncode, said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,6 +209,22 @@ def test_one_mutation_run_at_a_time(repository: Disposable) -> None:
         ran = repository.runs("gate.mutation")
     assert (ran.status, ran.said) == (2, "another mutation run is under way in this repository\n")
     assert repository.runs("gate.mutation", "--only", "everything").status == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_no_worktree_behind_for_long(number: int, repository: Disposable) -> None:
+    slow = TESTS + "\n\ndef test_slow():\n    __import__('time').sleep(2)\n"
+    repository.write({TEST_FILE: slow, SPEC_FILE: SPEC.replace("passes = 2", "passes = 3")})
+    repository.commit()
+    with repository.running("gate.mutation") as process:
+        while repository.git("worktree", "list").count("\n") == 1:
+            assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(20) == (2 if number == signal.SIGTERM else -signal.SIGKILL)
+    if number == signal.SIGKILL:
+        assert repository.runs("gate.mutation", "--only", "always").status == 0
+    assert repository.git("worktree", "list").count("\n") == 1
+    assert repository.git("status", "--porcelain") == ""
 
 
 async def test_a_run_that_takes_too_long_is_ended_with_all_its_processes(repository: Disposable) -> None:
