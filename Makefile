@@ -8,7 +8,7 @@ ARGS   ?=
 CASES  ?= tests/cases
 PIP    := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: serve test check fmt cases bench gate gate-release mutants lock clean
+.PHONY: serve test check fmt cases bench baseline gate gate-release mutants lock clean
 
 serve: $(VENV)/serve.stamp ## start the gateway on 127.0.0.1:$(PORT)
 	$(BIN)/tidegate serve --port $(PORT) $(if $(UPSTREAM),--upstream '$(UPSTREAM)') $(ARGS)
@@ -16,11 +16,13 @@ serve: $(VENV)/serve.stamp ## start the gateway on 127.0.0.1:$(PORT)
 test: $(VENV)/dev.stamp ## all four rings
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
 
-check: $(VENV)/dev.stamp ## style, types, async traps
+check: $(VENV)/dev.stamp ## style, types, async traps, specs of mutants, secrets
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/flake8 engine server tests bench evidence
 	$(BIN)/mypy
+	$(BIN)/python -m evidence.gate.static
+	$(BIN)/python -m evidence.gate.secret_scan
 
 fmt: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
@@ -31,6 +33,9 @@ cases: $(VENV)/dev.stamp ## the case runner on the folder $(CASES)
 
 bench: $(VENV)/dev.stamp ## CPU per request and per chunk, beside nginx
 	$(BIN)/python -m bench.cpu $(ARGS)
+
+baseline: $(VENV)/dev.stamp ## whether as many tests pass as each spec says
+	$(BIN)/python -m evidence.gate.baseline $(or $(ARGS),--all)
 
 gate: $(VENV)/dev.stamp ## whether the tests behind what changed can be believed, and the suite; all steps run
 	$(BIN)/python -m evidence.gate $(ARGS)

@@ -15,3 +15,13 @@ def fill(writing: int) -> int:
             taken += os.write(writing, b"x" * 4096)
     os.set_blocking(writing, True)
     return taken
+
+
+def written(reading: int, writing: int) -> list[bytes]:
+    """The lines in a pipe, which is closed; each has its end, and none has another inside."""
+    os.close(writing)
+    data = os.read(reading, 1 << 16)
+    os.close(reading)
+    assert data.endswith(b"\n")
+    assert b"\r" not in data
+    return data.split(b"\n")[:-1]

@@ -15,7 +15,7 @@ from server.journal import Journal, Record
 from tests.helpers import chat
 from tests.helpers.gateway import Json, Running, connected_to, gateway
 from tests.helpers.outcome import beside
-from tests.helpers.pipes import fill
+from tests.helpers.pipes import fill, written
 from tests.helpers.turns import ScriptedUpstream, Step, say
 from tests.helpers.upstream import Accepted, upstream
 
@@ -212,13 +212,3 @@ def test_a_record_is_one_line_whatever_it_names() -> None:
     journal.write(Record(at=0.0, id="req_1", model="two\nlines\r\u2028"))
     assert journal.flush()
     assert len(written(reading, writing)) == 1
-
-
-def written(reading: int, writing: int) -> list[bytes]:
-    """The lines in a pipe, which is closed; each has its end, and none has another inside."""
-    os.close(writing)
-    data = os.read(reading, 1 << 16)
-    os.close(reading)
-    assert data.endswith(b"\n")
-    assert b"\r" not in data
-    return data.split(b"\n")[:-1]

@@ -12,10 +12,12 @@ from subprocess import DEVNULL
 import pytest
 import trio
 
+import server.serve
+from server.load import load
 from tests.helpers import chat
-from tests.helpers.gateway import Client, chat_request
+from tests.helpers.gateway import Client, chat_request, connected_to
 from tests.helpers.http import request
-from tests.helpers.pipes import fill
+from tests.helpers.pipes import fill, written
 from tests.helpers.process import ROOT, STARTS, Process, serving, simulated
 
 HEALTHY = "simulated/chunks=8,pace=0.1,size=4"
@@ -181,6 +183,34 @@ async def test_the_journals_last_lines_are_written_before_the_exit() -> None:
         assert await process.exited() == 0
         record = await process.record()
         assert (record["model"], record["end"]) == (SILENT, "failed")
+
+
+async def test_the_exit_waits_for_whoever_reads_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    filled = fill(writing)
+    telling, told = trio.open_memory_channel[str](1)
+    monkeypatch.setattr(server.serve, "STDOUT", writing)
+    monkeypatch.setattr(server.serve, "LAST_RECORDS", 30.0)
+    monkeypatch.setattr(server.serve, "say", telling.send_nowait)
+    exited = trio.Event()
+
+    async def serve() -> None:
+        await server.serve.serve(load(None, ["server.port=0", "deadlines.grace=0"], {}), {})
+        exited.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        port = int((await told.receive()).rpartition(":")[2])
+        async with connected_to(port) as client:
+            await client.chat(SILENT)
+            await client.head()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await everything(client)
+        with trio.move_on_after(0.5):
+            await exited.wait()
+        assert not exited.is_set()
+        assert len(os.read(reading, filled)) == filled
+    assert [json.loads(line)["model"] for line in written(reading, writing)] == [SILENT]
 
 
 async def test_without_a_grace_turns_are_told_at_once() -> None:

@@ -22,7 +22,7 @@ SECRETS = {
     "private key": "-----BEGIN " + "RSA PRIVATE KEY-----",
     "JWT": "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiJhIn0." + DRAWN,
     "drawn at random": f"'{DRAWN}'",
-    "drawn at random, in hex": "'" + "9f86d081884c7d659a2f" + "eaa0c55ad015a3bf4f1b2b0b'",
+    "drawn at random, in hex": "'" + "9f86d081884c7d659a2f" + "eaa0c55ad015a3bf4f1b2b0b'",  # pragma: allowlist secret
     "basic authentication": "https://user:" + DRAWN + "@host",
 }
 MARK = "pragma: allowlist " + "secret"
