@@ -61,6 +61,18 @@ async def test_a_client_that_resets_before_it_is_accepted_is_no_trouble() -> Non
         listener.cancel()
 
 
+async def test_a_connection_that_was_accepted_just_before_the_drain_is_closed_as_the_others_are() -> None:
+    """Its task has not run yet when the drain looks for connections; kept, it would keep the process."""
+    listener = listener_of(ScriptedHandler())
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs, trio.fail_after(5):
+        async with trio.open_nursery() as connections:
+            await listener._starter(connections)(ours)
+            await listener.drain(lambda _: None)
+        assert theirs.recv(1) == b""
+
+
 async def test_draining_waits_for_the_answer_under_way_and_takes_nobody_new() -> None:
     async def respond(request: Request, response: Response) -> None:
         began.set()
