@@ -44,7 +44,7 @@ gate-release: $(VENV)/dev.stamp ## the same of everything, with every mutant exe
 	$(BIN)/python -m evidence.gate --release $(ARGS)
 
 mutants: $(VENV)/dev.stamp ## every mutant executed, and the table of verdicts written anew
-	$(BIN)/python -m evidence.gate.mutation --json evidence/figures/mutants.json --page evidence/mutants/README.md
+	$(BIN)/python -m evidence.gate.mutation --json evidence/figures/mutants.json --page evidence/mutants/README.md $(ARGS)
 
 lock: $(VENV)/dev.stamp ## write both constraints files anew from pyproject.toml
 	$(BIN)/pip-compile $(LOCK) --output-file constraints.txt --extra lock pyproject.toml

@@ -24,6 +24,7 @@ class Kind(StrEnum):
 
     BAD_REQUEST = "bad_request"
     UNSUPPORTED_FIELD = "unsupported_field"
+    UNKNOWN_RESPONSE = "unknown_response"
     UNAUTHENTICATED = "unauthenticated"
     NOT_FOUND = "not_found"
     UNKNOWN_MODEL = "unknown_model"
@@ -48,6 +49,7 @@ class Kind(StrEnum):
     GATEWAY_BUSY = "gateway_busy"
     SHUTTING_DOWN = "shutting_down"
     TOTAL_TIMEOUT = "total_timeout"
+    HISTORY_FAILED = "history_failed"
     INTERNAL = "internal"
 
 
@@ -74,6 +76,7 @@ _BUSY = ("overloaded_error", 529)
 TABLE: dict[Kind, Row] = {
     Kind.BAD_REQUEST: Row(_C, 400, False, _BAD, None, _BAD),
     Kind.UNSUPPORTED_FIELD: Row(_C, 400, False, _BAD, "unsupported_parameter", _BAD),
+    Kind.UNKNOWN_RESPONSE: Row(_C, 404, False, _BAD, "response_not_found", "not_found_error"),
     Kind.UNAUTHENTICATED: Row(_C, 401, False, _BAD, "invalid_api_key", "authentication_error"),
     Kind.NOT_FOUND: Row(_C, 404, False, _BAD, "unknown_url", "not_found_error"),
     Kind.UNKNOWN_MODEL: Row(_C, 404, False, _BAD, "model_not_found", "not_found_error"),
@@ -98,6 +101,7 @@ TABLE: dict[Kind, Row] = {
     Kind.GATEWAY_BUSY: Row(_G, 503, True, "server_error", "server_busy", *_BUSY),
     Kind.SHUTTING_DOWN: Row(_G, 503, True, "server_error", "server_shutdown", *_BUSY),
     Kind.TOTAL_TIMEOUT: Row(_G, 504, False, "server_error", "total_timeout", "api_error"),
+    Kind.HISTORY_FAILED: Row(_G, 503, True, "server_error", "history_failed", *_BUSY),
     Kind.INTERNAL: Row(_G, 500, False, "server_error", "internal_error", "api_error"),
 }
 

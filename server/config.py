@@ -72,6 +72,22 @@ class StreamingConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Silence after which a streaming client is sent a comment."""
 
 
+class HistoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of Responses turns, so that `previous_response_id` can continue them."""
+
+    path: str | None = None
+    """A file of SQLite's; without it, turns are kept as long as the process lives."""
+    idle_seconds: Seconds = 3600.0
+    """Since a turn was last read, continued or written."""
+    age_seconds: Seconds = 86_400.0
+    """Since it was made; never renewed."""
+    turns: Count = 10_000
+    bytes: Bytes = 128 * 1024 * 1024
+    """Of all turns; one may have a quarter of it."""
+    tenant_bytes: Bytes = 256 * 1024
+    """What a tenant may hold however many tenants there are."""
+
+
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -125,6 +141,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = LimitsConfig()
     deadlines: Deadlines = Deadlines()
     streaming: StreamingConfig = StreamingConfig()
+    history: HistoryConfig = HistoryConfig()
     log: LogConfig = LogConfig()
     upstreams: dict[str, UpstreamConfig] = {}
     models: list[ModelConfig] = []

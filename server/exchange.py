@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Route = Callable[["Exchange", Request, Response], Awaitable[None]]
 
+LONGEST_NAME = 256
+"""Characters of a model's name in the journal: the client chooses it, up to the size of a body."""
 _CLIENTS_OWN_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _LOSSES: dict[Kind, Ending] = {
     Kind.CLIENT_LEFT: "client_left",
@@ -50,6 +52,10 @@ class Exchange:
             except TurnError as error:
                 self.refusal = error.fault
         self._is_turn = request is not None and gateway.is_turn(request)
+
+    def name_model(self, model: str, *, stream: bool) -> None:
+        """What the journal is to say of the request."""
+        self.record.model, self.record.stream = model[:LONGEST_NAME], stream
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

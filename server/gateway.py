@@ -11,21 +11,24 @@ import trio
 from engine.answers import StreamAnswer, WholeAnswer
 from engine.dialects import chat
 from engine.errors import Fault, Kind, TurnError
-from engine.turn import Turn
+from engine.history.memory import MemoryStore
+from engine.history.store import Store
+from engine.prompt import Prompt
+from engine.turn import Answer, Turn
 from engine.wire.http1_server import Request, gone
 from engine.wire.response import Rendered, Response
 from server.auth import ANYBODY, Doorman, Tenant, hash_key
 from server.config import Config
 from server.exchange import Exchange, Route
 from server.journal import Journal
+from server.keeping import bounds_of
 from server.limits import TurnLimits
 from server.models import ModelTable
+from server.responses import PATH, Responses
 from server.upstreams import open_upstreams
 
 log = logging.getLogger(__name__)
 
-LONGEST_NAME = 256
-"""Characters of a model's name in the journal: the client chooses it, up to the size of a body."""
 TURN_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"))
 """What a client asks a model through; also where a route is still missing, a refusal is in the journal."""
 
@@ -33,7 +36,9 @@ TURN_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/response
 class Gateway:
     """Serves exchanges (`engine.wire.http1_server.Handler`). One for a process; it starts no task."""
 
-    def __init__(self, config: Config, environment: Mapping[str, str], journal: Journal) -> None:
+    def __init__(
+        self, config: Config, environment: Mapping[str, str], journal: Journal, history: Store | None = None
+    ) -> None:
         tenants = _tenants(config, environment)
         self.config = config
         self.journal = journal
@@ -47,13 +52,21 @@ class Gateway:
         self._openers = open_upstreams(config, environment)
         self._models = ModelTable(config.models, self._openers)
         self._turns: set[Turn] = set()
+        self.history: Store = history if history is not None else MemoryStore(bounds_of(config))
+        kept = Responses(self, self.history)
         self._routes: dict[str, dict[bytes, Route]] = {
             "/v1/chat/completions": {b"POST": self._chat},
+            "/v1/responses": {b"POST": kept.create},
             "/v1/models": {b"GET": self._list_models},
             "/": {b"GET": self._health},
             "/health": {b"GET": self._health},
             "/livez": {b"GET": self._health},
             "/readyz": {b"GET": self._ready},
+        }
+        self._response_routes: dict[str | None, dict[bytes, Route]] = {
+            None: {b"GET": kept.retrieve, b"DELETE": kept.delete},
+            "/input_items": {b"GET": kept.input_items},
+            "/cancel": {b"POST": kept.cancel},
         }
 
     @property
@@ -72,7 +85,7 @@ class Gateway:
         """The route and the tenant, by the head alone. Raises TurnError."""
         path = request.path
         tenant = self._doorman.tenant_of(request.headers) if path.startswith("/v1") else ANYBODY
-        methods = self._routes.get(path)
+        methods = self._routes.get(path) or self._of_one_response(path)
         if methods is None:
             raise TurnError(Fault(Kind.NOT_FOUND, f"There is nothing at {_shown(path)}."))
         route = methods.get(b"GET" if request.method == b"HEAD" else request.method)
@@ -84,6 +97,10 @@ class Gateway:
         if coding != b"identity":
             raise TurnError(Fault(Kind.UNSUPPORTED_MEDIA, "Send the request body without a content encoding."))
         return route, tenant
+
+    def _of_one_response(self, path: str) -> dict[bytes, Route] | None:
+        match = PATH.fullmatch(path)
+        return self._response_routes[match["rest"]] if match is not None else None
 
     def stop_turns(self, fault: Fault) -> None:
         """End every turn with `fault`, each as soon as its client can be told."""
@@ -109,10 +126,7 @@ class Gateway:
         body = bytes(request.body)
         request.body.clear()  # the prompt has it now; a turn holds its request once
         prompt = chat.parse(body)
-        record = exchange.record
-        record.model, record.stream = prompt.model[:LONGEST_NAME], prompt.wants_stream
-        route = self._models.route(prompt, request.headers, exchange.id)
-        record.upstream = route.tried
+        exchange.name_model(prompt.model, stream=prompt.wants_stream)
         deadlines, keep_alive = self.config.deadlines, self.config.streaming.keep_alive
         answer: StreamAnswer | WholeAnswer
         if prompt.wants_stream:
@@ -122,6 +136,15 @@ class Gateway:
         exchange.seen = answer.seen
         turn = Turn(keep_alive=keep_alive, total=deadlines.total)
         response.when_client_leaves = lambda kind: turn.leave(gone(kind))
+        await self.run_turn(exchange, request, response, prompt, turn, answer)
+
+    async def run_turn(
+        self, exchange: Exchange, request: Request, response: Response, prompt: Prompt, turn: Turn, answer: Answer
+    ) -> None:
+        """Find the prompt's upstreams and run its turn, within the limits. Raises TurnError."""
+        record = exchange.record
+        route = self._models.route(prompt, request.headers, exchange.id)
+        record.upstream = route.tried
         with self._limits.lease(exchange.tenant) as place:
             response.when_finished = place.release
             self._turns.add(turn)

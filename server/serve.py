@@ -12,12 +12,17 @@ from contextlib import suppress
 
 import trio
 
+from engine.history.sqlite import InUse
+from engine.history.store import Broken, Store
 from engine.wire.http1_server import Limits
 from engine.wire.pool import IDLE_SECONDS
 from server.config import Config
 from server.gateway import Gateway
 from server.journal import Journal
+from server.keeping import open_history
 from server.listen import Listener, open_sockets, watch_signals
+
+log = logging.getLogger(__name__)
 
 STDOUT = 1
 GC_THRESHOLDS = (20_000, 20, 20)
@@ -39,10 +44,10 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def serve(config: Config, environment: Mapping[str, str]) -> None:
+async def serve(config: Config, environment: Mapping[str, str], history: Store | None = None) -> None:
     """Run until a signal has drained it. Raises OSError if it cannot listen."""
     journal = Journal(STDOUT)
-    gateway = Gateway(config, environment, journal)
+    gateway = Gateway(config, environment, journal, history)
     limits = Limits(
         config.limits.head_bytes,
         config.limits.body_bytes,
@@ -67,6 +72,8 @@ async def serve(config: Config, environment: Mapping[str, str]) -> None:
     finally:
         gateway.close()
         with trio.move_on_after(LAST_RECORDS, shield=True):
+            await gateway.history.close()
+        with trio.move_on_after(LAST_RECORDS, shield=True):
             await trio.to_thread.run_sync(journal.flush, abandon_on_cancel=True)
 
 
@@ -79,6 +86,10 @@ async def _expire_connections(gateway: Gateway) -> None:
     while True:
         await trio.sleep(IDLE_SECONDS / 2)
         gateway.expire_connections()
+        try:
+            await gateway.history.expire()
+        except (Broken, OSError) as error:
+            log.warning("the history could not be looked through: %s", error)
 
 
 def run(config: Config) -> int:
@@ -89,9 +100,14 @@ def run(config: Config) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=config.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    try:
+        history = open_history(config)
+    except (OSError, Broken, InUse) as error:
+        say(f"tidegate: cannot use the history: {error}")
+        return 1
     status = 0
     try:
-        trio.run(serve, config, os.environ)
+        trio.run(serve, config, os.environ, history)
     except* OSError as errors:
         status = 1
         reason = errors.exceptions[0]

@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -28,9 +29,9 @@ from evidence.gate.baseline import LIMIT, judge
 from evidence.gate.receipts import Receipt
 from evidence.gate.repository import GitError, Repository
 from evidence.gate.running import environment_of, run, run_tests
-from evidence.gate.specs import Mutant, Spec, SpecError, load_named
+from evidence.gate.specs import Mutant, Spec, SpecError, load_named, spec_files
 from evidence.gate.static import findings
-from evidence.gate.verdicts import Result, SpecResult, Verdict, exit_of, page, summary
+from evidence.gate.verdicts import Result, SpecResult, Verdict, exit_of, merged, page, summary
 
 LEAST_LIMIT = 120.0
 TIMES_BASELINE = 10.0
@@ -190,7 +191,12 @@ def main(arguments: Sequence[str] | None = None) -> Exit:
     parser.add_argument("specs", nargs="*", metavar="SPEC", help="names of specs, without .toml (default: all)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only mutants whose name has this in it")
     parser.add_argument("--jobs", type=int, metavar="N", help="worktrees at a time (default: one a core)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the verdicts go")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="where the verdicts go; of specs that are not named, what it says is kept",
+    )
     parser.add_argument("--page", type=Path, metavar="FILE", help="where the table goes that is made of --json")
     options = parser.parse_args(arguments)
     if options.page is not None and options.json is None:
@@ -203,12 +209,23 @@ def main(arguments: Sequence[str] | None = None) -> Exit:
         print(error)
         return Exit.UNTRUSTWORTHY
     if options.json is not None:
-        figures = {"commit": commit, "specs": msgspec.to_builtins(results)}
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        results = [msgspec.structs.replace(each, commit=commit, date=date) for each in results]
+        names = [path.stem for path in spec_files(repository.root)]
+        figures = {"specs": msgspec.to_builtins(merged(_earlier(options), results, names))}
         report = write_report("mutants", figures, options.json, module="evidence.gate.mutation")
         if options.page is not None:
             options.page.write_text(page(report), encoding="utf-8")
     print(summary(results))
     return exit_of(results)
+
+
+def _earlier(options: argparse.Namespace) -> list[SpecResult]:
+    """What the file says of the specs that were not asked for."""
+    if not options.specs or not options.json.exists():
+        return []
+    report = msgspec.json.decode(options.json.read_bytes())
+    return msgspec.convert(report["figures"]["specs"], list[SpecResult])
 
 
 if __name__ == "__main__":

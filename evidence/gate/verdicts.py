@@ -53,13 +53,21 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class SpecResult(msgspec.Struct, frozen=True):
-    """One spec: its promise, the tests that passed on the untouched tree, and its mutants."""
+    """One spec: its promise, the tests that passed on the untouched tree, its mutants, and what was measured when."""
 
     spec: str
     promise: str
     passes: int
     tests: list[str]
     mutants: list[Result]
+    commit: str = ""
+    date: str = ""
+
+
+def merged(old: Sequence[SpecResult], new: Sequence[SpecResult], names: Sequence[str]) -> list[SpecResult]:
+    """The specs of these names: as they were measured now, or else as before."""
+    known = {each.spec: each for each in (*old, *new)}
+    return [known[name] for name in names if name in known]
 
 
 def exit_of(results: Sequence[SpecResult]) -> Exit:
@@ -86,12 +94,12 @@ def page(report: Mapping[str, Any]) -> str:
         "Each line is a wrong edit of the product that somebody could have made, and what the tests behind the promise",
         "said of it. Made by `make mutants` from [mutants.json](../figures/mutants.json), not by hand.",
         "",
-        f"{report['date']}, commit {report['figures']['commit'][:12]}, {machine['cores']} cores of {machine['cpu']},",
-        f"Python {machine['python']}: **{summary(results)}.**",
+        f"{machine['cores']} cores of {machine['cpu']}, Python {machine['python']}: **{summary(results)}.**",
     ]
     for spec in results:
         files = ", ".join(f"`{test}`" for test in spec.tests)
-        lines += ["", f"## {spec.spec}", spec.promise, "", f"{spec.passes} tests in {files}", ""]
+        lines += ["", f"## {spec.spec}", spec.promise, ""]
+        lines += [f"{spec.passes} tests in {files}; {spec.date}, commit {spec.commit[:12]}", ""]
         lines += ["| mutant | kind | in | verdict | by, among others |", "| --- | --- | --- | --- | --- |"]
         lines += [
             f"| {_cell(each.mutant)} | {each.kind} | `{each.file}` | {_cell(each.says())} | {_first(each.failed)} |"

@@ -15,7 +15,7 @@ from tests.cases.settings import CLIENT_KEY, why_unsupported
 
 Json = dict[str, Any]
 
-CLIENT_DIALECTS = frozenset({"openai-chat"})
+CLIENT_DIALECTS = frozenset({"openai-chat", "openai-responses"})
 UPSTREAM_DIALECTS = frozenset({"openai-chat", "none"})
 FEATURES: frozenset[str] = frozenset()
 # A request with a wrong key is refused before its dialect matters, in the shape of its surface.

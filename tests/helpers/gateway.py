@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
+from engine.history.store import Store
 from engine.wire.http1_server import Handler, Limits
 from engine.wire.listener import open_listeners
 from server.config import Config
@@ -120,11 +121,13 @@ class Running:
 
 
 @asynccontextmanager
-async def gateway(*sets: str, environment: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
+async def gateway(
+    *sets: str, environment: Mapping[str, str] | None = None, history: Store | None = None
+) -> AsyncIterator[Running]:
     """A gateway with a configuration made of `--set` lines; without any, it has the simulated upstream."""
     config = load(None, list(sets), environment or {})
     journal = KeptJournal()
-    inner = Gateway(config, environment or {}, journal)
+    inner = Gateway(config, environment or {}, journal, history)
     listener = Listener(
         inner,
         limits_of(config),

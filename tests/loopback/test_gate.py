@@ -119,8 +119,8 @@ def test_a_mutant_is_caught_or_survives_and_the_report_says_which(repository: Di
     assert ran.said.endswith("1 specs, 4 mutants: 3 caught, 1 survived (0 as documented), 0 untrustworthy\n")
     report = json.loads((tmp_path / "verdicts.json").read_bytes())
     assert report["command"] == "python -m evidence.gate.mutation --json verdicts.json --page page.md"
-    assert report["figures"]["commit"] == repository.git("rev-parse", "HEAD").strip()
     (spec,) = report["figures"]["specs"]
+    assert spec["commit"] == repository.git("rev-parse", "HEAD").strip()
     assert [mutant["verdict"] for mutant in spec["mutants"]] == ["caught", "caught", "caught", "survived"]
     assert spec["mutants"][2]["failed"] == [f"{TEST_FILE}::test_a_small_one_is_taken_whole"]
     assert "| words | lost | `product.py` | SURVIVED: no test noticed |" in (tmp_path / "page.md").read_text()

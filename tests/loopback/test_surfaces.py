@@ -22,7 +22,9 @@ def openai_error(answer: Answer) -> tuple[int, object]:
     return answer.status, document["error"]["code"]
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/v1/chat", "/v1/responses", "/v1/completions", "/v1/"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/v1/nothing", "/v1/chat", "/v1/conversations", "/v1/completions", "/v1/"]
+)
 async def test_a_path_that_is_not_there_is_said_in_openais_shape(path: str) -> None:
     async with gateway() as running:
         assert openai_error(await running.ask(f"POST {path} HTTP/1.1", body=b"{}")) == (404, "unknown_url")

@@ -11,7 +11,7 @@ from evidence.gate.baseline import Measurement, judge, select, summary
 from evidence.gate.census import census, declared
 from evidence.gate.receipts import Receipt, broken
 from evidence.gate.specs import ApprovedSkip, Kind, Mutant, Spec
-from evidence.gate.verdicts import Result, SpecResult, Verdict, exit_of, page
+from evidence.gate.verdicts import Result, SpecResult, Verdict, exit_of, merged, page
 from evidence.gate.verdicts import summary as mutants_summary
 
 A, B = "tests/test_a.py", "tests/test_b.py"
@@ -141,14 +141,24 @@ def test_the_page_has_a_line_a_mutant_and_breaks_no_table() -> None:
         "promise": "Promised.",
         "passes": 2,
         "tests": [A],
+        "commit": "c" * 40,
+        "date": "2026-12-01",
         "mutants": [
             {"mutant": odd.mutant, "kind": "lost", "file": odd.file, "verdict": "caught", "failed": odd.failed}
         ],
     }
     machine = {"cpu": "a cpu", "cores": 2, "python": "3.11.7"}
-    text = page({"date": "2026-12-01", "machine": machine, "figures": {"commit": "c" * 40, "specs": [builtin]}})
+    text = page({"date": "2026-12-01", "machine": machine, "figures": {"specs": [builtin]}})
     assert "| a \\| b | lost | `product.py` | caught by 1 | `test_x[a\\|b]` |" in text.splitlines()
-    assert "commit cccccccccccc, 2 cores of a cpu" in text
+    assert "2 cores of a cpu" in text
+    assert "2026-12-01, commit cccccccccccc" in text
+
+
+def test_what_was_measured_now_replaces_what_was_before_and_what_is_gone_is_left_out() -> None:
+    old = [SpecResult(name, "old", 1, [A], []) for name in ("a", "b", "gone")]
+    new = [SpecResult("b", "new", 1, [A], []), SpecResult("c", "new", 1, [A], [])]
+    both = merged(old, new, ["a", "b", "c", "d"])
+    assert [(each.spec, each.promise) for each in both] == [("a", "old"), ("b", "new"), ("c", "new")]
 
 
 FILES = {A, B, "tests/conftest.py", "engine/a.py"}

@@ -145,7 +145,7 @@ def parse(body: bytes) -> Prompt:
     try:
         request = _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _refusal(str(error)) from None
+        raise refusal_of(str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise client_error(Kind.BAD_REQUEST, f"The request body is not valid JSON: {error}.") from None
     for at, message in enumerate(request.messages):
@@ -205,7 +205,7 @@ _WORDS = {"str": "a string", "int": "an integer", "float": "a number", "bool": "
           "object": "an object", "null": "null"}  # fmt: skip
 
 
-def _refusal(said: str) -> TurnError:
+def refusal_of(said: str) -> TurnError:
     """msgspec's sentence, with the field in the client's notation first and JSON's names for the types."""
     match = _PLACE.match(said)
     assert match is not None
