@@ -6,6 +6,7 @@ So an id that a client has seen resolves, whatever became of the turn: completed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,24 +41,20 @@ class Keeper:
         self._given = msgspec.json.encode(asked.items)
         self._open: Record | None = None
 
+    def refuse_what_is_too_large(self, response: Json) -> None:
+        """Before an upstream is asked. Raises TurnError."""
+        if self._store is not None and (size := self._record(response).size) > self._store.largest:
+            message = f"The request has {size} bytes, and {self._store.largest} are kept of one: send `store: false`."
+            raise TurnError(Fault(Kind.BODY_TOO_LARGE, message, param="store"))
+
     async def begin(self, response: Json) -> None:
         """Raises TurnError if it cannot be kept."""
         if self._store is None:
             return
-        record = Record(
-            id=response["id"],
-            tenant=self._tenant,
-            parent=self._parent,
-            made_at=float(response["created_at"]),
-            given=self._given,
-            answer=msgspec.json.encode(response),
-        )
+        record = self._record(response)
         try:
             await self._store.begin(record)
-        except TooLarge as error:
-            message = f"The request is too large to be kept: {error}. Send `store: false`."
-            raise TurnError(Fault(Kind.BODY_TOO_LARGE, message, param="store")) from error
-        except (Broken, OSError) as error:
+        except (TooLarge, Broken, OSError) as error:
             raise TurnError(Fault(Kind.HISTORY_FAILED, NOT_KEPT)) from error
         self._open = record
 
@@ -73,10 +70,21 @@ class Keeper:
         self._open = None
 
     async def abandon(self, response: Json) -> None:
-        """Whatever ended the turn without an end of its own: what was announced is cancelled."""
+        """Whatever ended the turn without an end of its own: what was announced is cancelled. What cannot be written
+        now stays under way until the process ends, and is failed then."""
         if self._open is not None:
-            with trio.move_on_after(LAST_WRITE, shield=True):
+            with trio.move_on_after(LAST_WRITE, shield=True), suppress(TurnError):
                 await self.finish(response)
+
+    def _record(self, response: Json) -> Record:
+        return Record(
+            id=response["id"],
+            tenant=self._tenant,
+            parent=self._parent,
+            made_at=float(response["created_at"]),
+            given=self._given,
+            answer=msgspec.json.encode(response),
+        )
 
 
 class KeptAnswer:

@@ -55,6 +55,7 @@ class Responses:
         )
         keeper = Keeper(self._store if asked.is_stored else None, exchange.tenant, asked)
         writer = responses.Writer(asked, out.tools)
+        keeper.refuse_what_is_too_large(writer.made.as_object("in_progress", output=[]))
         headers = [*exchange.headers, *_left_out(out.dropped)]
         answer = KeptAnswer(response, writer, keeper, headers, stream=bool(asked.request.stream))
         exchange.seen = answer.seen

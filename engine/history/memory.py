@@ -16,6 +16,7 @@ class MemoryStore:
 
     def __init__(self, bounds: Bounds, clock: Callable[[], float] = time.time) -> None:
         self.statistics = Statistics()
+        self.largest = bounds.largest
         self._book = Book(bounds)
         self._records: dict[str, Record] = {}
         self._clock = clock

@@ -50,6 +50,7 @@ class SqliteStore:
 
     def __init__(self, database: sqlite3.Connection, lock: int, book: Book, clock: Callable[[], float]) -> None:
         self.statistics = Statistics()
+        self.largest = book.bounds.largest
         self._database = database
         self._lock = lock
         self._book = book

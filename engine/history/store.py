@@ -57,6 +57,8 @@ class Store(Protocol):
     """Where turns are kept. Every method may raise Broken or OSError: then nothing has been kept."""
 
     statistics: Statistics
+    largest: int
+    """Bytes of one turn, by `Record.size`."""
 
     async def begin(self, record: Record) -> None:
         """Before a client hears of the id. Raises TooLarge."""

@@ -276,7 +276,8 @@ async def test_what_is_too_large_to_be_kept_is_refused_before_an_upstream_is_ask
         answer = await asked(gateway, input="x" * 70_000, stream=True)
         error = json.loads(answer.body)["error"]
         assert (answer.status, error["param"]) == (413, "store")
-        assert "Send `store: false`" in error["message"]
+        assert "send `store: false`" in error["message"]
+        assert server.accepted == []
         assert (await streamed(gateway, input="x" * 70_000, store=False))["status"] == "completed"
 
 
