@@ -82,7 +82,7 @@ class StreamAnswer:
         """See `engine.turn.Answer`. A failure that is the first thing to say is raised, for a status of its own."""
         self.seen.look_at(burst)
         if not self._response.has_started:
-            if isinstance(burst.end, Failed) and not burst.frames:
+            if isinstance(burst.end, Failed) and not burst.has_events():
                 raise TurnError(burst.end.fault)
             self._response.begin_stream(200, self._headers)
         await self._response.write(self._writer.encode(burst), last=burst.end is not None)

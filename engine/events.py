@@ -140,4 +140,8 @@ class Burst(Struct, frozen=True, gc=False):
 
     def says_something(self) -> bool:
         """Whether any event or the end is in it; a role announcement alone says nothing."""
-        return self.end is not None or any(frame.events for frame in self.frames)
+        return self.end is not None or self.has_events()
+
+    def has_events(self) -> bool:
+        """Whether anything of an answer is in it."""
+        return any(frame.events for frame in self.frames)

@@ -52,6 +52,8 @@ class Gateway:
         self._openers = open_upstreams(config, environment)
         self._models = ModelTable(config.models, self._openers)
         self._turns: set[Turn] = set()
+        self._stopped: Fault | None = None
+        """What every turn is ended with, once they are: one that was pipelined behind another is not begun then."""
         self.history: Store = history if history is not None else MemoryStore(bounds_of(config))
         kept = Responses(self, self.history)
         self._routes: dict[str, dict[bytes, Route]] = {
@@ -103,7 +105,8 @@ class Gateway:
         return self._response_routes[match["rest"]] if match is not None else None
 
     def stop_turns(self, fault: Fault) -> None:
-        """End every turn with `fault`, each as soon as its client can be told."""
+        """End every turn with `fault`, each as soon as its client can be told; none begins after it."""
+        self._stopped = fault
         for turn in list(self._turns):
             turn.stop(fault)
 
@@ -142,6 +145,8 @@ class Gateway:
         self, exchange: Exchange, request: Request, response: Response, prompt: Prompt, turn: Turn, answer: Answer
     ) -> None:
         """Find the prompt's upstreams and run its turn, within the limits. Raises TurnError."""
+        if self._stopped is not None:
+            raise TurnError(self._stopped)
         record = exchange.record
         route = self._models.route(prompt, request.headers, exchange.id)
         record.upstream = route.tried

@@ -104,7 +104,8 @@ class KeptAnswer:
     async def deliver(self, burst: Burst) -> None:
         """A failure that is the first thing to say is raised, for a status of its own; nothing was announced then."""
         self.seen.look_at(burst)
-        if isinstance(burst.end, Failed) and not self._response.has_started and not (self._stream and burst.frames):
+        is_first = not self._response.has_started and not (self._stream and burst.has_events())
+        if isinstance(burst.end, Failed) and is_first:
             raise TurnError(burst.end.fault)
         if self._stream:
             await self._deliver_piece(burst)

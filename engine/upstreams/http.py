@@ -146,7 +146,7 @@ class HttpCall:
             first = await self._first_burst(head)
         except (ConnectionLost, BadResponse) as error:
             raise TurnError(_fault_of(error)) from error
-        if isinstance(first.end, Failed) and not first.frames:
+        if isinstance(first.end, Failed) and not first.has_events():
             raise TurnError(first.end.fault)
         self._first = first
 

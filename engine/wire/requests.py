@@ -225,6 +225,10 @@ class RequestReader:
             self._refuse(Kind.BAD_REQUEST, "The request is not HTTP/1.1 or HTTP/1.0.")
         if request.version == "1.1" and b"host" not in request.headers:
             self._refuse(Kind.BAD_REQUEST, "The request has no Host header field.")
+        coding = request.headers.get(b"transfer-encoding")
+        if coding is not None and (request.version == "1.0" or coding.strip().lower() != b"chunked"):
+            # HTTP/1.0 knows none, and whoever knows another reads another end of the body (RFC 9112, 6.1).
+            self._refuse(Kind.BAD_REQUEST, "The only transfer coding is `chunked`, and HTTP/1.0 has none.")
         if request.method == b"CONNECT":
             self._refuse(Kind.BAD_REQUEST, "This is not a proxy: CONNECT has no meaning here.")
 

@@ -233,6 +233,22 @@ async def test_behind_the_finish_reason_nothing_can_make_an_answer_less_than_who
     assert (text_of(bursts), bursts[-1].end) == ("a", Completed())
 
 
+ERROR = b'data: {"error": {"message": "out of memory", "code": 503}}\n\n'
+
+
+@pytest.mark.parametrize("events", [[chat.ROLE, ERROR], [chat.ROLE + ERROR], [ERROR]])
+async def test_a_failure_behind_a_role_alone_is_a_refusal(events: list[bytes], autojump_clock: MockClock) -> None:
+    """Nothing was said yet: another upstream may be asked, and the client gets a status."""
+    pool = LockstepPool()
+    async with beside(lambda: all_of(call(pool))) as asked:
+        end = await pool.connection()
+        await end.request()
+        await end.stream(*events)
+        error = await asked.error()
+    assert isinstance(error, TurnError)
+    assert error.fault.kind is Kind.UPSTREAM_OVERLOADED
+
+
 # A stale idle connection
 
 

@@ -103,6 +103,20 @@ async def test_a_silent_stream_is_told_when_the_grace_is_over() -> None:
         assert (record["end"], record["fault"]) == ("failed", {"origin": "gateway", "kind": "shutting_down"})
 
 
+async def test_a_turn_behind_one_that_was_told_is_told_too_and_not_begun() -> None:
+    async with serving(*simulated("deadlines.grace=0.3")) as process, process.client() as client:
+        await client.chat(SILENT)
+        await client.head()
+        await client.send(chat_request(SILENT))
+        sent = process.signal()
+        told = await everything(client)
+        await exited_by(process, sent + 0.3 + SLACK)
+        assert told.count(b"server_shutdown") == 2
+        for _ in range(2):
+            record = await process.record()
+            assert (record["end"], record["fault"]) == ("failed", {"origin": "gateway", "kind": "shutting_down"})
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_turn_that_has_said_nothing_yet_gets_a_status_that_invites_a_retry(stream: bool) -> None:
     async with serving(*simulated("deadlines.grace=0.3")) as process, process.client() as client:

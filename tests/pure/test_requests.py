@@ -121,6 +121,11 @@ BAD: dict[str, bytes] = {
     "a chunk longer than its size": post(CHUNKED, body=b"2\r\nhello\r\n0\r\n\r\n"),
     "chunks that are not the last coding": post(b"Transfer-Encoding: chunked, gzip", body=b"0\r\n\r\n"),
     "a coding that is not chunks": post(b"Transfer-Encoding: gzip", body=b"hello"),
+    "two codings": post(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"),
+    "chunks in HTTP/1.0": b"POST /x HTTP/1.0\r\n" + CHUNKED + b"\r\n\r\n0\r\n\r\n",
+    "an offer to upgrade in a coding that is not chunks": post(
+        b"Connection: upgrade", b"Upgrade: x", b"Transfer-Encoding: gzip", body=b"hello"
+    ),
     "a blank before the colon": post(b"Content-Length : 5", body=b"hello"),
     "a name with a blank": post(b"X Y: z"),
     "a folded line": post(b"X: y\r\n z"),
