@@ -155,3 +155,13 @@ class TurnError(Exception):
 def client_error(kind: Kind, message: str, param: str | None = None) -> TurnError:
     """A refusal that the client can mend."""
     return TurnError(Fault(kind, message, param=param))
+
+
+def bad_field(param: str, what: str, kind: Kind = Kind.BAD_REQUEST) -> TurnError:
+    """A refusal of one field: its name, and what of it is not right."""
+    return client_error(kind, f"`{param}` {what}.", param)
+
+
+def shown(said: str, most: int = 128) -> str:
+    """What a client sent, as it can be shown to it: at most so many characters, and none that is not printable."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in said[:most])

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import trio
 
-from engine.errors import Kind, TurnError, client_error
+from engine.errors import Kind, TurnError, client_error, shown
 from engine.prompt import Prompt
 from engine.upstreams.routing import Choice, FirstThatAnswers
 from engine.wire.http1 import Headers, passed_on, render_head
@@ -40,7 +40,7 @@ class ModelTable:
         for model, pattern in self._patterns:
             if model.name == prompt.model or pattern.match(prompt.model):
                 return FirstThatAnswers([self._choice(route, prompt, headers, identity) for route in _routes(model)])
-        message = f"The model `{_printable(prompt.model)}` does not exist here; GET /v1/models lists those that do."
+        message = f"The model `{shown(prompt.model)}` does not exist here; GET /v1/models lists those that do."
         raise client_error(Kind.UNKNOWN_MODEL, message, "model")
 
     def _choice(
@@ -70,10 +70,6 @@ _OURS = {"object": "model", "created": 0, "owned_by": "tidegate"}
 
 def _routes(model: ModelConfig) -> list[tuple[str, str | None]]:
     return [(route, None) if isinstance(route, str) else (route.upstream, route.model) for route in model.upstreams]
-
-
-def _printable(name: str) -> str:
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name[:128])
 
 
 async def _list(upstream: Http) -> list[dict[str, Any]]:

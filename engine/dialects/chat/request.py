@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from engine.errors import Kind, TurnError, client_error
+from engine.errors import Kind, TurnError, bad_field, client_error
 from engine.prompt import Prompt
 
 Object = dict[str, Raw]
@@ -152,7 +152,7 @@ def parse(body: bytes) -> Prompt:
         _check_message(message, f"messages[{at}]")
     for at, tool in enumerate(request.tools or ()):
         if tool.type == "function" and tool.function is None:
-            raise _bad(f"tools[{at}].function", "is required for a tool of type `function`")
+            raise bad_field(f"tools[{at}].function", "is required for a tool of type `function`")
     _check_format(request.response_format)
     options = request.stream_options or StreamOptions()
     last = request.messages[-1].content
@@ -171,12 +171,12 @@ def parse(body: bytes) -> Prompt:
 
 def _check_message(message: Message, at: str) -> None:
     if message.role in ("user", "system", "developer", "tool") and message.content is None:
-        raise _bad(f"{at}.content", f"is required in a {message.role} message: a string or an array of parts")
+        raise bad_field(f"{at}.content", f"is required in a {message.role} message: a string or an array of parts")
     if message.role == "tool" and message.tool_call_id is None:
-        raise _bad(f"{at}.tool_call_id", "is required in a tool message: the id of the call that it answers")
+        raise bad_field(f"{at}.tool_call_id", "is required in a tool message: the id of the call that it answers")
     for place, call in enumerate(message.tool_calls or ()):
         if call.type == "function" and call.function is None:
-            raise _bad(f"{at}.tool_calls[{place}].function", "is required for a call of type `function`")
+            raise bad_field(f"{at}.tool_calls[{place}].function", "is required for a call of type `function`")
     if isinstance(message.content, list):
         for place, part in enumerate(message.content):
             _check_part(part, f"{at}.content[{place}]")
@@ -187,16 +187,12 @@ _PAYLOADS = ("text", "image_url", "input_audio", "file", "refusal")
 
 def _check_part(part: Part, at: str) -> None:
     if part.type in _PAYLOADS and getattr(part, part.type) is UNSET:
-        raise _bad(f"{at}.{part.type}", f"is required in a part of type `{part.type}`")
+        raise bad_field(f"{at}.{part.type}", f"is required in a part of type `{part.type}`")
 
 
 def _check_format(wanted: ResponseFormat | None) -> None:
     if wanted is not None and wanted.type == "json_schema" and wanted.json_schema is None:
-        raise _bad("response_format.json_schema", "is required with type `json_schema`: an object with `schema`")
-
-
-def _bad(param: str, what: str) -> TurnError:
-    return client_error(Kind.BAD_REQUEST, f"`{param}` {what}.", param)
+        raise bad_field("response_format.json_schema", "is required with type `json_schema`: an object with `schema`")
 
 
 _PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
@@ -212,11 +208,11 @@ def refusal_of(said: str) -> TurnError:
     what, path = match["what"], (match["path"] or "").lstrip(".").replace("[...]", "")
     if missing := _MISSING.search(what):
         param = f"{path}.{missing['field']}" if path else missing["field"]
-        return _bad(param, "is required")
+        return bad_field(param, "is required")
     words = re.sub(r"`([^`]+)`", lambda found: _in_words(found[1]), what)
     if not path:
         return client_error(Kind.BAD_REQUEST, f"The request body is not right: {words[:1].lower()}{words[1:]}.")
-    return _bad(path, f"is not right: {words[:1].lower()}{words[1:]}")
+    return bad_field(path, f"is not right: {words[:1].lower()}{words[1:]}")
 
 
 def _in_words(types: str) -> str:

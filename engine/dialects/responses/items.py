@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from engine.errors import Kind, TurnError, client_error
+from engine.errors import bad_field
 
 Json = dict[str, Any]
 
@@ -46,28 +46,28 @@ def input_item(said: Json, at: str) -> Json:
     if kind is None:
         kind = item["type"] = "message" if "role" in item else "item_reference"
     if not isinstance(kind, str):
-        raise _bad(f"{at}.type", "is not a text")
+        raise bad_field(f"{at}.type", "is not a text")
     if kind == "message":
         _check_message(item, at)
     for field in _REQUIRED.get(kind, ()):
         if item.get(field) is None:
-            raise _bad(f"{at}.{field}", f"is required in an item of type `{kind}`")
+            raise bad_field(f"{at}.{field}", f"is required in an item of type `{kind}`")
         if field != "output" and not isinstance(item[field], str):
-            raise _bad(f"{at}.{field}", "is not a text")
+            raise bad_field(f"{at}.{field}", "is not a text")
     if kind in OUTPUTS:
         _check_content(item["output"], f"{at}.output")
     if item.get("id") is None:
         item["id"] = new_id(PREFIXES.get(kind, "item"))
     elif not isinstance(item["id"], str):
-        raise _bad(f"{at}.id", "is not a text")
+        raise bad_field(f"{at}.id", "is not a text")
     return item
 
 
 def _check_message(item: Json, at: str) -> None:
     if item.get("role") not in ROLES:
-        raise _bad(f"{at}.role", f"is not one of {', '.join(ROLES)}")
+        raise bad_field(f"{at}.role", f"is not one of {', '.join(ROLES)}")
     if item.get("content") is None:
-        raise _bad(f"{at}.content", "is required in a message: a text or an array of parts")
+        raise bad_field(f"{at}.content", "is required in a message: a text or an array of parts")
     _check_content(item["content"], f"{at}.content")
 
 
@@ -75,15 +75,11 @@ def _check_content(content: Any, at: str) -> None:
     if isinstance(content, str):
         return
     if not isinstance(content, list):
-        raise _bad(at, "is not a text or an array of parts")
+        raise bad_field(at, "is not a text or an array of parts")
     for place, part in enumerate(content):
         if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-            raise _bad(f"{at}[{place}]", "is not an object with a `type`")
+            raise bad_field(f"{at}[{place}]", "is not an object with a `type`")
         kind = part["type"]
         field = "refusal" if kind == "refusal" else "text"
         if kind in _TEXT_PARTS and not isinstance(part.get(field), str):
-            raise _bad(f"{at}[{place}].{field}", f"is required in a part of type `{kind}`, and is a text")
-
-
-def _bad(param: str, what: str) -> TurnError:
-    return client_error(Kind.BAD_REQUEST, f"`{param}` {what}.", param)
+            raise bad_field(f"{at}[{place}].{field}", f"is required in a part of type `{kind}`, and is a text")

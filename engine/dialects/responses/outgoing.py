@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from engine.dialects.responses.items import CALLS, OUTPUTS, Json
-from engine.dialects.responses.request import Asked, bad, unsupported
+from engine.dialects.responses.request import Asked, unsupported
+from engine.errors import bad_field
 
 CUSTOM_PARAMETERS: Json = {
     "type": "object",
@@ -105,7 +106,7 @@ def _tools(said: Sequence[Json], dropped: list[str]) -> list[Tool]:
         for tool in _tool(one, f"tools[{at}]", dropped):
             name = tool.function["name"]
             if tools.get(name, tool) != tool:
-                raise bad(f"tools[{at}]", f"is a second, different tool of the name `{name}`")
+                raise bad_field(f"tools[{at}]", f"is a second, different tool of the name `{name}`")
             tools[name] = tool
     return list(tools.values())
 
@@ -132,11 +133,11 @@ def _tool(said: Json, at: str, dropped: list[str], namespace: str | None = None)
         found: list[Tool] = []
         for place, child in enumerate(inner_tools):
             if not isinstance(child, dict):
-                raise bad(f"{at}.{key}[{place}]", "is not an object")
+                raise bad_field(f"{at}.{key}[{place}]", "is not an object")
             found += _tool(child, f"{at}.{key}[{place}]", dropped, name)
         return found
     if not isinstance(kind, str):
-        raise bad(f"{at}.type", "is required: what kind of tool it is")
+        raise bad_field(f"{at}.type", "is required: what kind of tool it is")
     dropped.append(f"{at} ({kind})")
     return []
 
@@ -144,7 +145,7 @@ def _tool(said: Json, at: str, dropped: list[str], namespace: str | None = None)
 def _name(said: Json, at: str) -> str:
     name = said.get("name")
     if not isinstance(name, str) or not name:
-        raise bad(f"{at}.name", "is required, and is a text")
+        raise bad_field(f"{at}.name", "is required, and is a text")
     return name
 
 
@@ -159,15 +160,15 @@ def _choice(said: str | Json | None, tools: Sequence[Tool]) -> tuple[Sequence[To
     if said is None or said in ("auto", "none", "required"):
         return tools, said
     if not isinstance(said, dict):
-        raise bad("tool_choice", "is not `auto`, `none`, `required` or an object")
+        raise bad_field("tool_choice", "is not `auto`, `none`, `required` or an object")
     if said.get("type") == "allowed_tools":
         wanted = said.get("tools")
         if not isinstance(wanted, list) or not all(isinstance(each, dict) for each in wanted):
-            raise bad("tool_choice.tools", "is required: an array of tools")
+            raise bad_field("tool_choice.tools", "is required: an array of tools")
         chosen = [_named(each, tools, f"tool_choice.tools[{at}]") for at, each in enumerate(wanted)]
         mode = said.get("mode", "auto")
         if mode not in ("auto", "required", "none"):
-            raise bad("tool_choice.mode", "is not `auto`, `required` or `none`")
+            raise bad_field("tool_choice.mode", "is not `auto`, `required` or `none`")
         return chosen, mode
     tool = _named(said, tools, "tool_choice")
     return tools, {"type": "function", "function": {"name": tool.function["name"]}}
@@ -179,7 +180,7 @@ def _named(said: Json, tools: Sequence[Tool], at: str) -> Tool:
     for tool in tools:
         if said.get("name") in (tool.name, tool.function["name"]) and said.get("namespace") in (None, tool.namespace):
             return tool
-    raise bad(f"{at}.name", "is not the name of one of `tools`")
+    raise bad_field(f"{at}.name", "is not the name of one of `tools`")
 
 
 # Messages
@@ -226,7 +227,7 @@ class _Conversation:
         elif kind in OUTPUTS:
             self._add_output(item, at)
         elif kind == "item_reference":
-            raise bad(f"{at}.id", f"refers to `{item['id'][:64]}`, which is not kept; send the item itself")
+            raise bad_field(f"{at}.id", f"refers to `{item['id'][:64]}`, which is not kept; send the item itself")
         else:
             drop(f"{at} ({kind})")
 
@@ -269,12 +270,10 @@ def _assistant_content(content: str | list[Json], at: str) -> str | list[Json]:
     """Text alone as a text, which every server takes; with a refusal as parts."""
     if isinstance(content, str):
         return content
-    if all(part["type"] != "refusal" for part in content):
-        texts = [_part(part, f"{at}.content[{place}]") for place, part in enumerate(content)]
-        if all(part["type"] == "text" for part in texts):
-            return "".join(part["text"] for part in texts)
-        return texts
-    return [_part(part, f"{at}.content[{place}]") for place, part in enumerate(content)]
+    parts = [_part(part, f"{at}.content[{place}]") for place, part in enumerate(content)]
+    if all(part["type"] == "text" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return parts
 
 
 def _content(content: str | list[Json], at: str) -> str | list[Json]:

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from engine.dialects.chat.request import refusal_of
 from engine.dialects.responses.items import Json, input_item
-from engine.errors import Kind, TurnError, client_error
+from engine.errors import Kind, TurnError, bad_field, client_error
 
 MOST_PAIRS, LONGEST_KEY, LONGEST_VALUE = 16, 64, 512
 """Of metadata: pairs, and characters of a key and of a value."""
@@ -125,12 +125,12 @@ def parse(body: bytes) -> Asked:
     _refuse_what_is_not_there(request)
     for at, name in enumerate(request.include or ()):
         if name not in INCLUDES:
-            raise bad(f"include[{at}]", f"is not one of {', '.join(sorted(INCLUDES))}")
+            raise bad_field(f"include[{at}]", f"is not one of {', '.join(sorted(INCLUDES))}")
     if request.text is not None and request.text.format is not None:
         _check_format(request.text.format)
     items = _items(request.input)
     if not items and request.previous_response_id is None:
-        raise bad("input", "is required: a string or an array of items")
+        raise bad_field("input", "is required: a string or an array of items")
     unknown = [name for name in _fields.decode(body) if name not in KNOWN]
     return Asked(request, items, metadata_of(request.metadata), unknown)
 
@@ -155,16 +155,16 @@ def metadata_of(said: Any) -> dict[str, str]:
     if said is None:
         return {}
     if not isinstance(said, dict):
-        raise bad("metadata", "is not an object of texts")
+        raise bad_field("metadata", "is not an object of texts")
     if len(said) > MOST_PAIRS:
-        raise bad("metadata", f"has {len(said)} pairs; {MOST_PAIRS} are allowed")
+        raise bad_field("metadata", f"has {len(said)} pairs; {MOST_PAIRS} are allowed")
     for key, value in said.items():
         if len(key) > LONGEST_KEY:
-            raise bad("metadata", f"has a key of {len(key)} characters; {LONGEST_KEY} are allowed")
+            raise bad_field("metadata", f"has a key of {len(key)} characters; {LONGEST_KEY} are allowed")
         if not isinstance(value, str):
-            raise bad("metadata", "has a value that is not a text")
+            raise bad_field("metadata", "has a value that is not a text")
         if len(value) > LONGEST_VALUE:
-            raise bad("metadata", f"has a value of {len(value)} characters; {LONGEST_VALUE} are allowed")
+            raise bad_field("metadata", f"has a value of {len(value)} characters; {LONGEST_VALUE} are allowed")
     return said
 
 
@@ -172,7 +172,7 @@ def _check_format(wanted: Format) -> None:
     if wanted.type == "json_schema":
         for field in ("name", "schema"):
             if getattr(wanted, field) is None:
-                raise bad(f"text.format.{field}", "is required with type `json_schema`")
+                raise bad_field(f"text.format.{field}", "is required with type `json_schema`")
 
 
 def _items(said: str | list[Json] | None) -> list[Json]:
@@ -183,9 +183,5 @@ def _items(said: str | list[Json] | None) -> list[Json]:
     return [input_item(item, f"input[{at}]") for at, item in enumerate(said)]
 
 
-def bad(param: str, what: str) -> TurnError:
-    return client_error(Kind.BAD_REQUEST, f"`{param}` {what}.", param)
-
-
 def unsupported(param: str, what: str) -> TurnError:
-    return client_error(Kind.UNSUPPORTED_FIELD, f"`{param}` {what}.", param)
+    return bad_field(param, what, Kind.UNSUPPORTED_FIELD)
