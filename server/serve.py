@@ -12,7 +12,6 @@ from contextlib import suppress
 
 import trio
 
-from engine.history.sqlite import InUse
 from engine.history.store import Broken, Store
 from engine.wire.http1_server import Limits
 from engine.wire.pool import IDLE_SECONDS
@@ -29,7 +28,8 @@ GC_THRESHOLDS = (20_000, 20, 20)
 """Allocations between collections. A turn leaves no cycles behind; Python's default of 700 looked for some twice a
 turn, for 5 % of its time."""
 LAST_RECORDS = 0.25
-"""Seconds for the journal's last lines; a reader that does not take them by then does not get them."""
+"""Seconds for the journal's last lines and the history's last times of use. A reader that does not take its lines by
+then does not get them; a turn whose time of use is not written counts from its last write."""
 
 
 def say(line: str) -> None:
@@ -72,9 +72,8 @@ async def serve(config: Config, environment: Mapping[str, str], history: Store |
     finally:
         gateway.close()
         with trio.move_on_after(LAST_RECORDS, shield=True):
-            await gateway.history.close()
-        with trio.move_on_after(LAST_RECORDS, shield=True):
             await trio.to_thread.run_sync(journal.flush, abandon_on_cancel=True)
+            await gateway.history.close()
 
 
 def _begin_drain(process: trio.Nursery, listener: Listener, gateway: Gateway) -> None:
@@ -102,7 +101,7 @@ def run(config: Config) -> int:
     )
     try:
         history = open_history(config)
-    except (OSError, Broken, InUse) as error:
+    except (OSError, Broken) as error:
         say(f"tidegate: cannot use the history: {error}")
         return 1
     status = 0

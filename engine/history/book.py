@@ -49,6 +49,20 @@ class TooLarge(Exception):
     """A turn is larger than one may be. The message says by how much."""
 
 
+class Statistics(Struct, frozen=True):
+    """Counts since the process began, and what is held now."""
+
+    stored: int
+    hits: int
+    misses: int
+    gone: int
+    """Evicted, expired or deleted."""
+    refused: int
+    turns: int
+    bytes: int
+    tenants: int
+
+
 class Book:
     """Every turn that is stored, in the order in which they were used last."""
 
@@ -58,6 +72,7 @@ class Book:
         self._of_tenant: dict[str, list[int]] = {}
         """Turns and bytes of each tenant that has any."""
         self.bytes = 0
+        self._stored = self._hits = self._misses = self._gone = self._refused = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -65,6 +80,19 @@ class Book:
     @property
     def tenants(self) -> int:
         return len(self._of_tenant)
+
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics(
+            stored=self._stored,
+            hits=self._hits,
+            misses=self._misses,
+            gone=self._gone,
+            refused=self._refused,
+            turns=len(self),
+            bytes=self.bytes,
+            tenants=self.tenants,
+        )
 
     def restore(self, entries: Collection[Entry]) -> None:
         """What a store found when it was opened."""
@@ -87,8 +115,7 @@ class Book:
     def add(self, entry: Entry) -> list[str]:
         """Enter a turn; what has to go for it. Raises TooLarge, or KeyError if its parent is gone; nothing has changed
         then."""
-        if entry.size > self.bounds.largest:
-            raise TooLarge(f"the turn has {entry.size} bytes; {self.bounds.largest} are kept of one")
+        self._check_size(entry.size)
         if entry.parent is not None:
             self._entries[entry.parent].children += 1
         self._put(entry)
@@ -97,12 +124,20 @@ class Book:
     def close(self, id_: str, size: int, now: float) -> list[str]:
         """A turn is over and has its final size; what has to go for it. Raises TooLarge; then it is as it was."""
         entry = self._entries[id_]
-        if size > self.bounds.largest:
-            raise TooLarge(f"the turn has {size} bytes; {self.bounds.largest} are kept of one")
+        self._check_size(size)
         self._resize(entry, size)
+        self._stored += entry.is_open
         entry.is_open = False
         self._use(entry, now)
         return list(self._make_room(entry))
+
+    def resolve(self, tenant: str, id_: str, now: float) -> list[str] | None:
+        """The chain of a turn that a tenant asks for; None if it has no such turn. Raises KeyError as `chain` does."""
+        if self.visible(tenant, id_, now) is None:
+            self._misses += 1
+            return None
+        self._hits += 1
+        return self.chain(id_, now)
 
     def chain(self, id_: str, now: float) -> list[str]:
         """A turn and its ancestors, the oldest first; all of them count as used now. Raises KeyError, the id in it, if
@@ -123,6 +158,13 @@ class Book:
         entry.is_hidden = True
         return list(self._drop_if_unneeded(entry))
 
+    def discard(self, id_: str) -> list[str]:
+        """It could not be written down: it goes, if it was entered."""
+        if id_ not in self._entries:
+            return []
+        self._entries[id_].is_open = False
+        return self.hide(id_)
+
     def expire(self, now: float) -> list[str]:
         """What is too old goes, or is hidden while it has children."""
         late = [entry for entry in self._entries.values() if not entry.is_open and not self._is_fresh(entry, now)]
@@ -132,6 +174,11 @@ class Book:
             if entry.id in self._entries:
                 gone += self._drop_if_unneeded(entry)
         return gone
+
+    def _check_size(self, size: int) -> None:
+        if size > self.bounds.largest:
+            self._refused += 1
+            raise TooLarge(f"the turn has {size} bytes; {self.bounds.largest} are kept of one")
 
     def _is_fresh(self, entry: Entry, now: float) -> bool:
         return now - entry.made_at <= self.bounds.age and now - entry.used_at <= self.bounds.idle
@@ -176,6 +223,7 @@ class Book:
         place: Entry | None = entry
         while place is not None and place.is_hidden and place.children == 0 and not place.is_open:
             del self._entries[place.id]
+            self._gone += 1
             self._resize(place, 0)
             held = self._of_tenant[place.tenant]
             held[0] -= 1

@@ -7,26 +7,29 @@ from collections.abc import Callable, Collection
 
 import trio
 
-from engine.history.book import Book, Bounds, TooLarge
-from engine.history.store import Broken, Record, Statistics
+from engine.history.book import Book, Bounds, Statistics
+from engine.history.store import Broken, Record
 
 
 class MemoryStore:
     """See `engine.history.store.Store`. `clock` gives seconds since 1970."""
 
     def __init__(self, bounds: Bounds, clock: Callable[[], float] = time.time) -> None:
-        self.statistics = Statistics()
-        self.largest = bounds.largest
         self._book = Book(bounds)
         self._records: dict[str, Record] = {}
         self._clock = clock
 
+    @property
+    def statistics(self) -> Statistics:
+        return self._book.statistics
+
+    @property
+    def largest(self) -> int:
+        return self._book.bounds.largest
+
     async def begin(self, record: Record) -> None:
         try:
             gone = self._book.add(record.entry(self._clock()))
-        except TooLarge:
-            self.statistics.refused += 1
-            raise
         except KeyError:
             raise Broken(f"the turn {record.parent} is gone") from None
         self._records[record.id] = record
@@ -34,13 +37,8 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
 
     async def finish(self, record: Record) -> None:
-        try:
-            gone = self._book.close(record.id, record.size, self._clock())
-        except TooLarge:
-            self.statistics.refused += 1
-            raise
+        gone = self._book.close(record.id, record.size, self._clock())
         self._records[record.id] = record
-        self.statistics.stored += 1
         self._let_go(gone)
         await trio.lowlevel.checkpoint()
 
@@ -50,13 +48,9 @@ class MemoryStore:
 
     async def chain(self, tenant: str, id_: str) -> list[Record] | None:
         await trio.lowlevel.checkpoint()
-        now = self._clock()
-        if self._book.visible(tenant, id_, now) is None:
-            self.statistics.misses += 1
-            return None
-        self.statistics.hits += 1
         try:
-            return [self._records[each] for each in self._book.chain(id_, now)]
+            ids = self._book.resolve(tenant, id_, self._clock())
+            return [self._records[each] for each in ids] if ids is not None else None
         except KeyError as missing:
             raise Broken(f"the turn {missing.args[0]} is missing") from None
 
@@ -77,6 +71,3 @@ class MemoryStore:
     def _let_go(self, gone: Collection[str]) -> None:
         for id_ in gone:
             del self._records[id_]
-        book, statistics = self._book, self.statistics
-        statistics.gone += len(gone)
-        statistics.turns, statistics.bytes, statistics.tenants = len(book), book.bytes, book.tenants

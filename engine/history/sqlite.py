@@ -11,14 +11,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
 import trio
 
-from engine.history.book import Book, Bounds, Entry, TooLarge
-from engine.history.store import OVERHEAD, Broken, Record, Statistics
+from engine.history.book import Book, Bounds, Entry, Statistics
+from engine.history.store import OVERHEAD, Broken, Record
 
 T = TypeVar("T")
 MIGRATIONS = (
@@ -49,26 +49,43 @@ class SqliteStore:
     """See `engine.history.store.Store`. Made by `open_store`."""
 
     def __init__(self, database: sqlite3.Connection, lock: int, book: Book, clock: Callable[[], float]) -> None:
-        self.statistics = Statistics()
-        self.largest = book.bounds.largest
         self._database = database
         self._lock = lock
         self._book = book
         self._clock = clock
         self._one = trio.CapacityLimiter(1)
 
+    @property
+    def statistics(self) -> Statistics:
+        return self._book.statistics
+
+    @property
+    def largest(self) -> int:
+        return self._book.bounds.largest
+
     async def begin(self, record: Record) -> None:
-        await self._write(lambda: self._book.add(record.entry(self._clock())), record, _INSERT)
+        def begin() -> None:
+            try:
+                self._write(record, _INSERT, self._book.add(record.entry(self._clock())))
+            except KeyError:
+                raise Broken(f"the turn {record.parent} is gone") from None
+            except sqlite3.Error:  # what is in the book alone would be under way for ever
+                self._book.discard(record.id)
+                raise
+
+        await self._in_thread(begin)
 
     async def finish(self, record: Record) -> None:
-        await self._write(lambda: self._book.close(record.id, record.size, self._clock()), record, _UPDATE)
-        self.statistics.stored += 1
+        await self._in_thread(
+            lambda: self._write(record, _UPDATE, self._book.close(record.id, record.size, self._clock()))
+        )
 
     async def get(self, tenant: str, id_: str) -> Record | None:
-        return await self._in_thread(lambda: next(reversed(self._read(tenant, id_, whole=False)), None))
+        chain = await self._in_thread(lambda: self._read(tenant, id_, slice(-1, None)))
+        return chain[0] if chain is not None else None
 
     async def chain(self, tenant: str, id_: str) -> list[Record] | None:
-        return await self._in_thread(lambda: self._read(tenant, id_, whole=True) or None)
+        return await self._in_thread(lambda: self._read(tenant, id_, slice(None)))
 
     async def delete(self, tenant: str, id_: str) -> bool:
         def delete() -> bool:
@@ -94,36 +111,21 @@ class SqliteStore:
                 used = [(entry.used_at, entry.id) for entry in self._book.entries()]
                 self._database.executemany("UPDATE turns SET used_at = ? WHERE id = ?", used)
             self._database.close()
-            _unlock(self._lock)
+            os.close(self._lock)
 
-        await self._in_thread(close)
+        await self._in_thread(close, abandon=True)
 
-    async def _write(self, enter: Callable[[], list[str]], record: Record, statement: str) -> None:
-        def write() -> None:
-            with self._database:  # what is raised in here undoes it
-                try:
-                    gone = enter()
-                except TooLarge:
-                    self.statistics.refused += 1
-                    raise
-                except KeyError:
-                    raise Broken(f"the turn {record.parent} is gone") from None
-                self._database.execute(statement, _fields(record, self._clock()))
-                self._remove(gone)
+    def _write(self, record: Record, statement: str, gone: Collection[str]) -> None:
+        with self._database:
+            self._database.execute(statement, _fields(record, self._clock()))
+            self._remove(gone)
 
-        await self._in_thread(write)
-
-    def _read(self, tenant: str, id_: str, *, whole: bool) -> list[Record]:
-        now = self._clock()
-        if self._book.visible(tenant, id_, now) is None:
-            self.statistics.misses += 1
-            return []
-        self.statistics.hits += 1
+    def _read(self, tenant: str, id_: str, part: slice) -> list[Record] | None:
         try:
-            ids = self._book.chain(id_, now)
+            ids = self._book.resolve(tenant, id_, self._clock())
         except KeyError as missing:
             raise Broken(f"the turn {missing.args[0]} is missing") from None
-        return [self._one_of(each) for each in (ids if whole else ids[-1:])]
+        return [self._one_of(each) for each in ids[part]] if ids is not None else None
 
     def _one_of(self, id_: str) -> Record:
         query = "SELECT id, tenant, parent, made_at, given, answer, is_open FROM turns WHERE id = ?"
@@ -138,14 +140,12 @@ class SqliteStore:
 
     def _remove(self, gone: Collection[str]) -> None:
         self._database.executemany("DELETE FROM turns WHERE id = ?", [(id_,) for id_ in gone])
-        book, statistics = self._book, self.statistics
-        statistics.gone += len(gone)
-        statistics.turns, statistics.bytes, statistics.tenants = len(book), book.bytes, book.tenants
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """One at a time, in the order of asking; a cancellation waits for it, so that nothing is half done."""
+    async def _in_thread(self, work: Callable[[], T], *, abandon: bool = False) -> T:
+        """One at a time, in the order of asking. A cancellation waits for it, so that nothing is half done; but for the
+        last work of all, which ends with the process."""
         try:
-            return await trio.to_thread.run_sync(work, limiter=self._one)
+            return await trio.to_thread.run_sync(work, limiter=self._one, abandon_on_cancel=abandon)
         except sqlite3.Error as error:
             raise Broken(f"the history cannot be written or read: {error}") from error
 
@@ -156,17 +156,17 @@ def open_store(
     """Open the file, or make it. `failed` turns the answer of a turn that was under way into one that failed. Raises
     OSError, InUse, Broken. Blocks; it is for the start of a process."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = _lock(path.with_name(path.name + ".lock"))
-    try:
-        database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)
+    with ExitStack() as failing:
+        lock = _lock(path.with_name(path.name + ".lock"))
+        failing.callback(os.close, lock)
         try:
-            return SqliteStore(database, lock, _prepare(database, bounds, failed), clock)
+            database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)
+            failing.callback(database.close)
+            store = SqliteStore(database, lock, _prepare(database, bounds, failed), clock)
         except sqlite3.Error as error:
-            database.close()
             raise Broken(f"{path} cannot be used as a history: {error}") from error
-    except BaseException:
-        _unlock(lock)
-        raise
+        failing.pop_all()
+    return store
 
 
 def _prepare(database: sqlite3.Connection, bounds: Bounds, failed: Callable[[bytes], bytes]) -> Book:
@@ -177,6 +177,7 @@ def _prepare(database: sqlite3.Connection, bounds: Bounds, failed: Callable[[byt
         raise Broken(f"the history has version {version}, and this gateway knows {len(MIGRATIONS)}")
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
         with database:
+            database.execute("BEGIN")  # Python begins none for a change of the schema
             database.execute(migration)
             database.execute(f"PRAGMA user_version = {number}")
     with database:
@@ -221,8 +222,3 @@ def _lock(path: Path) -> int:
         os.close(lock)
         raise InUse(f"another process has the history {path.with_suffix('')}") from None
     return lock
-
-
-def _unlock(lock: int) -> None:
-    with suppress(OSError):
-        os.close(lock)

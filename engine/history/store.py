@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from engine.history.book import Entry
+from engine.history.book import Entry, Statistics
 
 
 class Record(Struct, frozen=True):
@@ -39,26 +39,15 @@ class Broken(Exception):
     """A turn or an ancestor of it cannot be read. The message names it."""
 
 
-class Statistics(Struct):
-    """Counts since the process began, and what is held now."""
-
-    stored: int = 0
-    hits: int = 0
-    misses: int = 0
-    gone: int = 0
-    """Evicted, expired or deleted."""
-    refused: int = 0
-    turns: int = 0
-    bytes: int = 0
-    tenants: int = 0
-
-
 class Store(Protocol):
     """Where turns are kept. Every method may raise Broken or OSError: then nothing has been kept."""
 
-    statistics: Statistics
-    largest: int
-    """Bytes of one turn, by `Record.size`."""
+    @property
+    def statistics(self) -> Statistics: ...
+
+    @property
+    def largest(self) -> int:
+        """Bytes of one turn, by `Record.size`."""
 
     async def begin(self, record: Record) -> None:
         """Before a client hears of the id. Raises TooLarge."""
