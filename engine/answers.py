@@ -80,18 +80,23 @@ class StreamAnswer:
 
     async def deliver(self, burst: Burst) -> None:
         """See `engine.turn.Answer`. A failure that is the first thing to say is raised, for a status of its own."""
-        self.seen.look_at(burst)
-        if not self._response.has_started:
-            if isinstance(burst.end, Failed) and not burst.has_events():
-                raise TurnError(burst.end.fault)
-            self._response.begin_stream(200, self._headers)
+        self._look_at(burst)
+        self._begin()
         await self._response.write(self._writer.encode(burst), last=burst.end is not None)
 
     async def keep_alive(self) -> None:
         """A comment. From the first one on, the status is 200 whatever comes."""
+        self._begin()
+        await self._response.write(self._writer.keep_alive)
+
+    def _look_at(self, burst: Burst) -> None:
+        self.seen.look_at(burst)
+        if isinstance(burst.end, Failed) and not self._response.has_started and not burst.has_events():
+            raise TurnError(burst.end.fault)
+
+    def _begin(self) -> None:
         if not self._response.has_started:
             self._response.begin_stream(200, self._headers)
-        await self._response.write(self._writer.keep_alive)
 
 
 class WholeAnswer:

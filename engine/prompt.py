@@ -8,8 +8,9 @@ from msgspec import Struct
 class Prompt(Struct, frozen=True):
     """What a client asked for.
 
-    `body` stays what the client sent: the upstream's dialect changes single top-level fields in it and leaves every
-    other field's bytes (number precision, escapes, fields nobody here knows).
+    `body` stays what a Chat Completions client sent: the upstream's dialect changes single top-level fields in it and
+    leaves every other field's bytes (number precision, escapes, fields nobody here knows). For a client of another
+    dialect it is what its own dialect made of the request, in Chat Completions' words.
     """
 
     dialect: str

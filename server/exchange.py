@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from engine.answers import Seen
 from engine.dialects.surfaces import Surface, error_document, surface_of
 from engine.errors import Fault, Kind, Origin, TurnError
@@ -76,6 +78,11 @@ class Exchange:
         except Exception as bug:
             self._gateway.log_bug(self.id, bug)
             raise TurnError(Fault(Kind.INTERNAL, "The gateway failed; its log says why.")) from bug
+
+    async def send_json(self, response: Response, status: int, value: object) -> None:
+        """A whole answer that is not a turn's. A value that is JSON already is given as `msgspec.Raw`."""
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *self.headers]
+        await response.send_whole(Rendered(status, headers, msgspec.json.encode(value)))
 
     def render(self, fault: Fault) -> Rendered:
         self._fault = fault

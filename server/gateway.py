@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-import msgspec
 import trio
 
 from engine.answers import StreamAnswer, WholeAnswer
 from engine.dialects import chat
-from engine.errors import Fault, Kind, TurnError
+from engine.errors import Fault, Kind, TurnError, shown
 from engine.history.memory import MemoryStore
 from engine.history.store import Store
 from engine.prompt import Prompt
 from engine.turn import Answer, Turn
 from engine.wire.http1_server import Request, gone
-from engine.wire.response import Rendered, Response
+from engine.wire.response import Response
 from server.auth import ANYBODY, Doorman, Tenant, hash_key
 from server.config import Config
 from server.exchange import Exchange, Route
@@ -89,11 +88,11 @@ class Gateway:
         tenant = self._doorman.tenant_of(request.headers) if path.startswith("/v1") else ANYBODY
         methods = self._routes.get(path) or self._of_one_response(path)
         if methods is None:
-            raise TurnError(Fault(Kind.NOT_FOUND, f"There is nothing at {_shown(path)}."))
+            raise TurnError(Fault(Kind.NOT_FOUND, f"There is nothing at {shown(path)}."))
         route = methods.get(b"GET" if request.method == b"HEAD" else request.method)
         if route is None:
             allowed = b", ".join(methods)
-            message = f"{_shown(path)} takes {allowed.decode()}."
+            message = f"{shown(path)} takes {allowed.decode()}."
             raise TurnError(Fault(Kind.METHOD_NOT_ALLOWED, message, headers=((b"allow", allowed),)))
         coding = request.headers.get(b"content-encoding", b"identity").lower()
         if coding != b"identity":
@@ -130,21 +129,21 @@ class Gateway:
         request.body.clear()  # the prompt has it now; a turn holds its request once
         prompt = chat.parse(body)
         exchange.name_model(prompt.model, stream=prompt.wants_stream)
-        deadlines, keep_alive = self.config.deadlines, self.config.streaming.keep_alive
         answer: StreamAnswer | WholeAnswer
         if prompt.wants_stream:
             answer = StreamAnswer(response, chat.StreamWriter(prompt), exchange.headers)
         else:
-            answer, keep_alive = WholeAnswer(response, chat.WholeWriter(prompt), exchange.headers), 0.0
+            answer = WholeAnswer(response, chat.WholeWriter(prompt), exchange.headers)
         exchange.seen = answer.seen
-        turn = Turn(keep_alive=keep_alive, total=deadlines.total)
-        response.when_client_leaves = lambda kind: turn.leave(gone(kind))
-        await self.run_turn(exchange, request, response, prompt, turn, answer)
+        await self.run_turn(exchange, request, response, prompt, answer, stream=prompt.wants_stream)
 
     async def run_turn(
-        self, exchange: Exchange, request: Request, response: Response, prompt: Prompt, turn: Turn, answer: Answer
+        self, exchange: Exchange, request: Request, response: Response, prompt: Prompt, answer: Answer, *, stream: bool
     ) -> None:
         """Find the prompt's upstreams and run its turn, within the limits. Raises TurnError."""
+        keep_alive = self.config.streaming.keep_alive if stream else 0.0
+        turn = Turn(keep_alive=keep_alive, total=self.config.deadlines.total)
+        response.when_client_leaves = lambda kind: turn.leave(gone(kind))
         if self._stopped is not None:
             raise TurnError(self._stopped)
         record = exchange.record
@@ -164,23 +163,18 @@ class Gateway:
         with trio.CancelScope() as asking:
             response.when_client_leaves = lambda _: asking.cancel(reason="the client left")
             models = await self._models.listing()
-            await _send_json(exchange, response, 200, {"object": "list", "data": models})
+            await exchange.send_json(response, 200, {"object": "list", "data": models})
 
     async def _health(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
         """Alive: the loop turns. It stays true while draining, so that nobody kills a drain."""
-        await _send_json(exchange, response, 200, {"status": "draining" if self.is_draining else "ok"})
+        await exchange.send_json(response, 200, {"status": "draining" if self.is_draining else "ok"})
 
     async def _ready(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
         """Ready for new turns: what a load balancer asks."""
         if self.is_draining:
-            await _send_json(exchange, response, 503, {"status": "draining", "turns": self.turns})
+            await exchange.send_json(response, 503, {"status": "draining", "turns": self.turns})
         else:
-            await _send_json(exchange, response, 200, {"status": "ready", "turns": self.turns})
-
-
-async def _send_json(exchange: Exchange, response: Response, status: int, value: object) -> None:
-    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *exchange.headers]
-    await response.send_whole(Rendered(status, headers, msgspec.json.encode(value)))
+            await exchange.send_json(response, 200, {"status": "ready", "turns": self.turns})
 
 
 def _tenants(config: Config, environment: Mapping[str, str]) -> list[Tenant]:
@@ -193,8 +187,3 @@ def _tenants(config: Config, environment: Mapping[str, str]) -> list[Tenant]:
 def _hash(key: str, environment: Mapping[str, str]) -> bytes:
     scheme, _, value = key.partition(":")
     return bytes.fromhex(value) if scheme == "sha256" else hash_key(environment[value])
-
-
-def _shown(path: str) -> str:
-    """A path that can be shown to the one who sent it."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in path[:128])

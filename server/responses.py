@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import msgspec
 
 from engine.dialects import responses
 from engine.dialects.responses.items import Json
-from engine.errors import Fault, Kind, TurnError, client_error
+from engine.errors import Fault, Kind, TurnError, client_error, shown
 from engine.history.store import Broken, Record, Store
 from engine.prompt import Prompt
-from engine.turn import Turn
-from engine.wire.http1_server import Request, gone
-from engine.wire.response import Rendered, Response
-from server.keeping import Keeper, KeptAnswer, conversation, shown
+from engine.wire.http1_server import Request
+from engine.wire.response import Response
+from server.keeping import Keeper, KeptStream, KeptWhole, conversation
 
 if TYPE_CHECKING:
     from server.exchange import Exchange
@@ -53,28 +52,24 @@ class Responses:
             token_limit=asked.request.max_output_tokens,
             last_words=asked.request.input if isinstance(asked.request.input, str) else None,
         )
-        keeper = Keeper(self._store if asked.is_stored else None, exchange.tenant, asked)
         writer = responses.Writer(asked, out.tools)
-        keeper.refuse_what_is_too_large(writer.made.as_object("in_progress", output=[]))
+        keeper = Keeper(self._store if asked.is_stored else None, exchange.tenant, asked, writer)
+        keeper.refuse_what_is_too_large()
         headers = [*exchange.headers, *_left_out(out.dropped)]
-        answer = KeptAnswer(response, writer, keeper, headers, stream=bool(asked.request.stream))
+        stream = bool(asked.request.stream)
+        answer = (KeptStream if stream else KeptWhole)(response, writer, keeper, headers)
         exchange.seen = answer.seen
-        turn = Turn(
-            keep_alive=self._gateway.config.streaming.keep_alive if asked.request.stream else 0.0,
-            total=self._gateway.config.deadlines.total,
-        )
-        response.when_client_leaves = lambda kind: turn.leave(gone(kind))
         try:
-            await self._gateway.run_turn(exchange, request, response, prompt, turn, answer)
+            await self._gateway.run_turn(exchange, request, response, prompt, answer, stream=stream)
         finally:
-            await answer.leave()  # noqa: ASYNC102 — it shields itself, for a bounded time
+            await keeper.abandon("cancelled")  # noqa: ASYNC102 — it shields itself, for a bounded time
 
     async def retrieve(self, exchange: Exchange, request: Request, response: Response) -> None:
         if _query(request).get("stream", ["false"])[-1] == "true":
             message = "`stream` is not supported here: the events of a response are not kept, the response is."
             raise client_error(Kind.UNSUPPORTED_FIELD, message, "stream")
         record = await self._record(exchange, request)
-        await _send(exchange, response, record.answer)
+        await exchange.send_json(response, 200, msgspec.Raw(record.answer))
 
     async def delete(self, exchange: Exchange, request: Request, response: Response) -> None:
         id_ = _id_of(request)
@@ -84,13 +79,13 @@ class Responses:
             raise TurnError(Fault(Kind.HISTORY_FAILED, "The response could not be deleted.")) from error
         if not was_there:
             raise _unknown(id_)
-        await _send(exchange, response, msgspec.json.encode({"id": id_, "object": "response.deleted", "deleted": True}))
+        await exchange.send_json(response, 200, {"id": id_, "object": "response.deleted", "deleted": True})
 
     async def input_items(self, exchange: Exchange, request: Request, response: Response) -> None:
         """This turn's own items, the newest first unless asked otherwise."""
         record = await self._record(exchange, request)
         items = [_listed(item) for item in msgspec.json.decode(record.given)]
-        await _send(exchange, response, msgspec.json.encode(_page(items, _query(request))))
+        await exchange.send_json(response, 200, _page(items, _query(request)))
 
     async def cancel(self, exchange: Exchange, request: Request, response: Response) -> None:  # noqa: ARG002
         await self._record(exchange, request)
@@ -115,7 +110,7 @@ def _id_of(request: Request) -> str:
 
 
 def _unknown(id_: str) -> TurnError:
-    return client_error(Kind.UNKNOWN_RESPONSE, f"There is no response `{shown(id_)}`.", "response_id")
+    return client_error(Kind.UNKNOWN_RESPONSE, f"There is no response `{shown(id_, 64)}`.", "response_id")
 
 
 def _query(request: Request) -> dict[str, list[str]]:
@@ -161,8 +156,3 @@ def _page(items: list[Json], query: dict[str, list[str]]) -> Json:
         "last_id": page[-1]["id"] if page else None,
         "has_more": len(ordered) > len(page),
     }
-
-
-async def _send(exchange: Exchange, response: Response, body: bytes) -> None:
-    headers: list[tuple[bytes, Any]] = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-    await response.send_whole(Rendered(200, [*headers, *exchange.headers], body))

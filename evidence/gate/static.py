@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -148,6 +149,7 @@ def summary(root: Path) -> str:
 
 
 def main() -> Exit:
+    argparse.ArgumentParser("python -m evidence.gate.static", description=__doc__).parse_args()
     try:
         repository = Repository.around(Path.cwd())
         found = list(findings(repository.root, repository.tracked()))
@@ -162,7 +164,4 @@ def main() -> Exit:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print("python -m evidence.gate.static takes no options", file=sys.stderr)
-        sys.exit(Exit.UNTRUSTWORTHY)
     sys.exit(main())

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.dialects import responses
+from engine.events import Burst, Frame, TextDelta, ToolArgumentsDelta, ToolCallStarted
+from engine.history.book import Bounds
 from engine.history.memory import MemoryStore
 from engine.history.sqlite import SqliteStore
 from engine.history.store import Broken, Record, Store
-from server.keeping import bounds_of, failed, open_history
+from server.keeping import Keeper, bounds_of, failed, open_history
 from server.load import load
 from tests.cases.observation.responses import derive_responses
 from tests.cases.observation.sse import parse_sse
@@ -333,6 +337,45 @@ def test_a_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
     config = load(None, [f'history.path="{tmp_path}/history.db"'], {})
     with pytest.raises(Broken, match=r"history\.db cannot be used as a history"):
         open_history(config)
+
+
+async def test_what_a_failing_file_did_not_take_is_not_in_the_way_afterwards(tmp_path: Path) -> None:
+    """Otherwise each failure would leave a turn that is under way for ever, and that nothing may evict."""
+    async with upstream(says("hello")) as server, running(server.setting, path=tmp_path / "history.db") as gateway:
+        store = gateway.gateway.history
+        assert isinstance(store, SqliteStore)
+        store._database.execute("PRAGMA query_only = ON")
+        for stream in (False, True):
+            answer = await asked(gateway, stream=stream)
+            assert (answer.status, json.loads(answer.body)["error"]["code"]) == (503, "history_failed")
+        assert (store.statistics.turns, store.statistics.bytes) == (0, 0)
+        store._database.execute("PRAGMA query_only = OFF")
+        assert (await made(gateway))["status"] == "completed"
+
+
+async def test_what_is_too_large_to_be_kept_of_a_cancelled_turn_is_left_out_of_it() -> None:
+    asked = responses.parse(json.dumps({"model": "m", "input": "hi"}).encode())
+    store = MemoryStore(Bounds(bytes=1))
+    writer = responses.Writer(asked, {})
+    keeper = Keeper(store, "a", asked, writer)
+    await keeper.begin()
+    events = (TextDelta(0, "x" * 70_000), ToolCallStarted(0, 0, "call_a", "f"), ToolArgumentsDelta(0, 0, "{"))
+    writer.encode(Burst((Frame(b"{}", events),)))
+    assert len(writer.done_items()) == 1
+    await keeper.abandon("cancelled")
+    record = await store.get("a", writer.made.id)
+    assert record is not None
+    answer = json.loads(record.answer)
+    assert (record.is_open, answer["status"], answer["output"]) == (False, "cancelled", [])
+
+
+def test_a_file_of_a_later_version_is_refused_and_let_go(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "history.db")) as database:
+        database.execute("PRAGMA user_version = 99")
+    config = load(None, [f'history.path="{tmp_path}/history.db"'], {})
+    for _ in range(2):
+        with pytest.raises(Broken, match="has version 99, and this gateway knows 1"):
+            open_history(config)
 
 
 async def test_a_missing_ancestor_is_an_error_that_names_it(tmp_path: Path) -> None:

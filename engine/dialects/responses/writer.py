@@ -7,7 +7,7 @@ ends where a call or a thought begins; calls stay open to the end, because serve
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,13 +44,10 @@ class Made:
     def __init__(self, asked: Asked) -> None:
         self.id = new_id("resp")
         self.created_at = int(time.time())
-        self.output: list[Json] = []
         self.usage: Json | None = None
         self._echo = _echo(asked)
 
-    def as_object(
-        self, status: str, *, error: Json | None = None, incomplete: str | None = None, output: list[Json] | None = None
-    ) -> Json:
+    def as_object(self, status: str, output: Sequence[Json], error: Json | None, incomplete: str | None) -> Json:
         """The response object, whole."""
         return {
             "id": self.id,
@@ -60,7 +57,7 @@ class Made:
             "status": status,
             "error": error,
             "incomplete_details": {"reason": incomplete} if incomplete is not None else None,
-            "output": self.output if output is None else output,
+            "output": output,
             "usage": self.usage,
             **self._echo,
         }
@@ -137,14 +134,19 @@ class _Call:
 
 
 class Writer:
-    """Bursts in, events out; `final` is the response object once there is one."""
+    """Bursts in, events out."""
 
     content_type = b"text/event-stream; charset=utf-8"
     keep_alive = sse.comment(b"keep-alive")
 
     def __init__(self, asked: Asked, tools: Mapping[str, Tool]) -> None:
         self.made = Made(asked)
-        self.final: Json | None = None
+        self._fault: Fault | None = None
+        self.announced = self.response("in_progress", [])
+        """The response object before anything was said, as JSON."""
+        self.final: msgspec.Raw | None = None
+        """The response object once it is over, as JSON."""
+        self._status = "in_progress"
         self._tools = tools
         self._wants_logprobs = asked.wants_logprobs
         self._events: list[bytes] = []
@@ -158,14 +160,13 @@ class Writer:
         self._logprobs: list[Any] = []
         self._calls: dict[int, _Call] = {}
         self._reason: FinishReason | None = None
-        self._fault: Fault | None = None
 
     def encode(self, burst: Burst) -> bytes:
         """All of a burst but the terminal event, for one write. After an end, `final` is there."""
         if not self._has_begun:
             self._has_begun = True
             for kind in ("response.created", "response.in_progress"):
-                self._say(kind, response=self.made.as_object("in_progress", output=[]))
+                self._say(kind, response=self.announced)
         for frame in burst.frames:
             logprobs = _logprobs_of(frame) if self._wants_logprobs else []
             for event in frame.events:
@@ -177,12 +178,10 @@ class Writer:
     def terminal(self) -> bytes:
         """The last event, and before a failure the error in a form of its own: some clients look at one, some at the
         other."""
-        final = self.final
-        assert final is not None
         if self._fault is not None:
             more = {**_error_of(self._fault), "param": self._fault.param}
             self._say("error", **more, error={"type": self._fault.type or self._fault.row.openai_type, **more})
-        self._say(f"response.{final['status']}", response=final)
+        self._say(f"response.{self._status}", response=self.final)
         return self._said()
 
     def done_items(self) -> list[Json]:
@@ -191,8 +190,13 @@ class Writer:
     def fail(self, fault: Fault) -> None:
         """What is still to be said is that it failed. Of the items those remain that were done."""
         self._fault = fault
-        self.made.output = self.done_items()
-        self.final = self.made.as_object("failed", error=_error_of(fault))
+        self._status = "failed"
+        self.final = self.response(self._status, self.done_items())
+
+    def response(self, status: str, output: Sequence[Json], *, incomplete: str | None = None) -> msgspec.Raw:
+        """The response object, whole, as JSON."""
+        error = _error_of(self._fault) if self._fault is not None else None
+        return msgspec.Raw(msgspec.json.encode(self.made.as_object(status, output, error, incomplete)))
 
     def _said(self) -> bytes:
         said = b"".join(self._events)
@@ -368,8 +372,8 @@ class Writer:
                 self._close(status if last == self._open else "completed")
             self._finish_call(call, status if call.index == last else "completed")
         self._close(status)
-        self.made.output = self._items
-        self.final = self.made.as_object(status, incomplete=incomplete)
+        self._status = status
+        self.final = self.response(status, self._items, incomplete=incomplete)
 
 
 def _of_call(call: _Call) -> Json:
